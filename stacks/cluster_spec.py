@@ -75,7 +75,7 @@ PLATFORM_OUTPUT = "TrainingPlatform"
 
 OUR_TAGS = ("project", "cluster", "owner", "KubernetesCluster", "Name")
 
-NOT_WITH_AUTO = ("kind", "min", "desired", "auto_repair", "ssh")
+NOT_WITH_AUTO = ("kind", "min", "desired", "auto_repair", "ssh", "parallel_image_pull")
 """A node group's settings that EKS Auto Mode does not have."""
 
 PART_OF_AUTO = (
@@ -424,7 +424,14 @@ class ClusterSpec(Settings):
         if not self.cluster.self_managed:
             return
         for name, group in self.nodes.items():
-            for setting in ("kind", "gpu", "efa", "auto_repair", "capacity_block"):
+            for setting in (
+                "kind",
+                "gpu",
+                "efa",
+                "auto_repair",
+                "capacity_block",
+                "parallel_image_pull",
+            ):
                 choice = getattr(group, setting)
                 if setting in group.model_fields_set and choice and choice != "self-managed":
                     allowed = "allowed with cluster.kind eks only, and the kind is self-managed"

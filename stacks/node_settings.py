@@ -92,6 +92,10 @@ class NodeGroup(Settings):
     """Cheaper spare capacity, which AWS may take back with two minutes' notice."""
     volume_gib: int = Field(default=50, ge=VOLUME_GIB.least, le=VOLUME_GIB.most)
     """Root volume of each node, GiB."""
+    parallel_image_pull: bool = False
+    """Pull and unpack the layers of an image in parallel, on a faster root volume: for images of
+    several GB on new nodes.
+    """
     availability_zones: ZoneNames = Field(default=[])
     """Zones of the nodes; empty: all. Traffic between zones costs money."""
     labels: dict[LabelName, LabelValue] = Field(default={})

@@ -33,7 +33,7 @@ from constructs_lib.ec2.node_rules import (
     sizes,
     wrong_shape,
 )
-from constructs_lib.ec2.node_shape import NodeShape
+from constructs_lib.ec2.node_shape import PULL_THROUGHPUT, NodeShape
 from constructs_lib.network.addresses import not_everybody
 from constructs_lib.network.subnets import choose_subnets, zones_of
 from constructs_lib.rules import Violation, not_a_list
@@ -259,6 +259,7 @@ class NodeGroup(Construct):
             role=role,
             user_data=user_data,
             metadata_hops=metadata_hops,
+            throughput=PULL_THROUGHPUT if shape.parallel_image_pull else None,
         )
         if shape.placement_group:
             placement = ec2.CfnPlacementGroup(home, "Placement", strategy="cluster")

@@ -20,6 +20,8 @@ XEN_TYPE = re.compile(r"(c[134]|d2|f1|g2|g3s?|h1|i[23]|m[1-4]|p[23]|r[34]|t[12]|
 """Machines before Nitro: those with hypervisor xen in the VPC CNI's table of types, and g2, g3 and
 p2, which it no longer has.
 """
+SMALL_TYPE = re.compile(r".+\.(nano|micro|small|medium|large)")
+"""Machines of fewer than 4 vCPUs."""
 IMAGE = re.compile("AL2023_(x86_64|ARM_64)_([A-Z]+)")
 """EKS's AMI types of Amazon Linux 2023: machine and kind."""
 INSTANCE_TYPE = r"^[a-z][a-z0-9-]*\.[a-z0-9-]+$"
@@ -188,6 +190,8 @@ class Group(Protocol):
     @property
     def spot(self) -> bool: ...
     @property
+    def parallel_image_pull(self) -> bool: ...
+    @property
     def gpu(self) -> bool: ...
     @property
     def taints(self) -> Sequence[Any]: ...
@@ -221,6 +225,9 @@ def contradictions(group: Group, *, zones: int | None, managed: bool) -> Iterato
                 value,
                 "its GPUs would lie idle: set {gpu} true, or take another type",
             )
+        if group.parallel_image_pull and SMALL_TYPE.fullmatch(value):
+            allowed = "{parallel_image_pull} wants 4 vCPUs: allowed are sizes from xlarge"
+            yield Violation("instance_types", value, allowed)
     for prop, lack, example in (
         ("efa", "it has no Elastic Fabric Adapter", "c5n.18xlarge"),
         ("placement_group", "EC2 takes none of its family into one", "m5.large"),

@@ -18,6 +18,11 @@ CAPACITY_LABEL = "eks.amazonaws.com/capacityType"
 alone with it; all other groups label their own.
 """
 
+PULL_THROUGHPUT = 600
+"""MiB/s of the root volume below which pulling in parallel is slower, by AWS's notes on nodeadm's
+FastImagePull.
+"""
+
 INSTANCE_TYPES: Any = json.loads(
     Path(__file__).with_name("instance_types.json").read_text(encoding="utf-8")
 )
@@ -52,6 +57,8 @@ class NodeShape:
             `nvidia.com/gpu=true:NoSchedule`; Kubernetes sees the GPUs once NVIDIA's device plugin
             runs (docs/aws.md).
         volume_gib: size of the encrypted root volume, GiB.
+        parallel_image_pull: pulls and unpacks an image's layers in parallel (nodeadm's
+            FastImagePull), on a root volume of `PULL_THROUGHPUT`; EKS on Amazon Linux 2023 only.
         labels: Kubernetes labels.
         taints: Kubernetes taints.
         placement_group: places the nodes close together in one zone.
@@ -70,6 +77,7 @@ class NodeShape:
     spot: bool = False
     gpu: bool = False
     volume_gib: int = 50
+    parallel_image_pull: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: Sequence[NodeTaint] = ()
     placement_group: bool = False

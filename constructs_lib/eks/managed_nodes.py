@@ -67,7 +67,7 @@ class ManagedNodes(NodeGroup):
         # EKS adds what a node needs to join.
         files, user_data = self._mount_files("kubelet.service"), None
         extra = props.get("extra_user_data")
-        if shape.has_disks or files or extra:
+        if shape.has_disks or shape.parallel_image_pull or files or extra:
             user_data = nodeadm({}, shape, files, extra)
         template = self._template(user_data=user_data)
         self.resource = eks.CfnNodegroup(

@@ -99,7 +99,8 @@ class K3sNodeGroup(NodeGroup):
         release: what the nodes run; never newer than the control plane's.
         role: the nodes' role; None: one is made, without data.
         group_name: name of the group; None: CloudFormation generates one.
-        props: see `NodeGroupProps`; a shape with gpu or efa is refused.
+        props: see `NodeGroupProps`; a shape with gpu, efa or
+            parallel_image_pull is refused.
     """
 
     def __init__(
@@ -116,7 +117,7 @@ class K3sNodeGroup(NodeGroup):
     ) -> None:
         super().__init__(scope, id, cluster=cluster, vpc=vpc, **props)
         shape, stack = self.shape, Stack.of(self)
-        for field in ("gpu", "efa"):
+        for field in ("gpu", "efa", "parallel_image_pull"):
             if getattr(shape, field):
                 raise ValueError(
                     f"{self.node.path}: {field} is true: a self-managed cluster has no {field} "

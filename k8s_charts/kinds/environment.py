@@ -29,6 +29,7 @@ def _environment(job: TrainingJob, image: str) -> dict[Any, object]:
         # Whose sentence it is if nothing can be built.
         **{name: identity[name] for name in _IDENTITY},
         Variable.JOB_PATH: literal(job.volume.mount_path),
+        Variable.RETRIES: job.limits.retries,
         Variable.ENVIRONMENT: names.environment(job, image),
         Variable.WHEELS: literal(program.wheels) if program.wheels is not None else None,
         # pip's own variables; a Secret's address has the password.

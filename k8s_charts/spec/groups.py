@@ -240,7 +240,7 @@ class Gang(Settings):
 class Limits(Settings):
     """How often to try, and how long."""
 
-    retries: int = Field(default=6, ge=0, le=1000)
+    retries: int = bounded_field(Variable.RETRIES)
     """Pods of one trainer that may fail; disruptions and restarts in place do not count."""
     attempts: Annotated[int, Variable.ATTEMPTS] = bounded_field(Variable.ATTEMPTS)
     """Attempts that fail without progress in between until the job fails: 3 are two retries. Each

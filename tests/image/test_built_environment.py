@@ -6,6 +6,7 @@ import base64
 import hashlib
 import http.server
 import io
+import json
 import os
 import signal
 import socket
@@ -82,6 +83,9 @@ class Volume:
         out, errors = process.communicate(timeout=120)
         return process.returncode, (errors or out).strip().rpartition("\n")[2]
 
+    def refusals(self) -> list[Path]:
+        return sorted(self.environment.glob("refusal-*.json"))
+
     def unpack(self) -> Path:
         place = self.folder / "unpacked"
         words = [sys.executable, "-m", "paddle_node.requirements.archive", self.environment, place]
@@ -95,7 +99,7 @@ class Pod:
 
     def __init__(self, volume: Volume, name: str) -> None:
         root = volume.root(name)
-        environ = {"JOB_NAME": "words", "JOB_NAMESPACE": "paddle"}
+        environ = {"JOB_NAME": "words", "JOB_NAMESPACE": "paddle", "PADDLE_NODE_RUN_ID": name}
         environ |= {"PADDLE_NODE_ROOT": str(root), "PADDLE_NODE_ENVIRONMENT": DIGEST}
         waits = threading.Event()
         self._result: Future[Path] = ThreadPoolExecutor(1).submit(
@@ -181,39 +185,42 @@ def test_what_cannot_be_built_is_one_sentence_and_leaves_nothing(volume: Volume)
         {"JOB_NAME": name, "JOB_NAMESPACE": "paddle", "PADDLE_NODE_RUN_ID": name}
         for name in ("other", "words")
     )
+    this["PADDLE_NODE_RETRIES"] = "1"
     pod = Pod(volume, "pod")
     no_index = {
         "PADDLE_NODE_WHEELS": "",
         "PIP_INDEX_URL": f"https://127.0.0.1:{port}/simple",
-        "PIP_RETRIES": "1",
+        "PIP_RETRIES": "0",
     }
     for requirements, more, code, says in (
         (("strict", "tiny>=2"), {}, 2, "strict 1.0 needs tiny<2; change or leave out tiny in"),
         (("absent",), other, 2, "program.requirements has absent: pip finds no such package"),
         ((f"tiny==2.0 --hash=sha256:{'0' * 64}",), {}, 2, "the index has other bytes"),
-        (
-            ("needs-gpu",),
-            this,
-            2,
-            "bring paddlepaddle-gpu 1.0 (for needs-gpu), which would",
-        ),
+        (("needs-gpu",), {}, 2, "bring paddlepaddle-gpu 1.0 (for needs-gpu), which would"),
         (("shadow",), {}, 2, "bring the `paddle` of shadow 1.0, which would replace the image's"),
-        (("tiny",), no_index, 68, "the package index cannot be reached (pip says "),
+        *[(("tiny",), {**no_index, **this}, 68, "the package index cannot be reached (pip says ")]
+        * 2,
     ):
         ended, said = volume.build(*requirements, **more)
         assert (ended, says in said) == (code, True), said
-    # The pods of that very job end, and one that begins later waits for the next Job.
+    # The pods of that very job end with the last try, and one that begins later waits for the next
+    # Job.
     ended = pod.wait()
     assert isinstance(ended, Failure) and ended.code == 65
-    assert "cannot be built: program.requirements bring paddlepaddle-gpu 1.0" in ended.sentence
-    refusals = [volume.environment / f"refusal-{name}.json" for name in ("other", "words")]
-    assert sorted(volume.environment.iterdir()) == refusals
+    assert "cannot be built: the package index cannot be reached" in ended.sentence
+    refusals = {file.name: json.loads(file.read_text()) for file in volume.refusals()}
+    assert [(name, refusal["last"]) for name, refusal in refusals.items()] == [
+        ("refusal-other-1.json", True),
+        ("refusal-words-1.json", False),
+        ("refusal-words-2.json", True),
+    ]
     pod = Pod(volume, "next")
     # More than one variable or argument could hold.
     others = "".join(f" --hash=sha256:{number:064x}" for number in range(2_000))
     this["PADDLE_NODE_RUN_ID"] = "next"
     assert volume.build(f"tiny==2.0 --hash=sha256:{good}{others}", **this)[0] == 0
-    assert isinstance(pod.wait(), Path) and not refusals[1].exists()
+    assert isinstance(pod.wait(), Path)
+    assert [file.name for file in volume.refusals()] == ["refusal-other-1.json"]
 
 
 def test_a_full_volume_is_one_sentence_and_leaves_nothing(volume: Volume) -> None:

@@ -45,8 +45,6 @@ def put(make: Callable[[Path], object], *, record: bool) -> Callable[[Path, Path
         place = record_file if record else packed
         place.unlink()
         make(place)
-        if not record:
-            rewrite(size=packed.lstat().st_size)(record_file, packed)
 
     return replace_file
 
@@ -54,7 +52,7 @@ def put(make: Callable[[Path], object], *, record: bool) -> Callable[[Path, Path
 @pytest.mark.parametrize(
     "spoil",
     [
-        rewrite(platform="cpython-399 linux-aarch64"),
+        rewrite(archive=f"archive-cpython-399-linux-aarch64-{'0' * 16}.tar.gz"),
         rewrite(packages=["\ud800"]),
         put(os.mkfifo, record=True),
         put(Path.mkdir, record=True),
@@ -76,9 +74,9 @@ def test_what_is_no_environment_of_this_platform_is_passed_over(
     )
     reader.start()
     reader.join(10)
-    assert results == [None]
+    assert results == [(builder.folder / "record-2.json", None)]
     second = builder.add()
-    assert archive.find(builder.folder) == second
+    assert archive.find(builder.folder)[1] == second
     assert archive.unpack(builder.folder, tmp_path / "unpacked")
     assert (tmp_path / "unpacked/tiny.py").exists()
 
@@ -86,16 +84,17 @@ def test_what_is_no_environment_of_this_platform_is_passed_over(
 def test_an_archive_of_another_platform_is_kept_and_an_abandoned_one_is_not(
     builder: Builder,
 ) -> None:
-    other = builder.add()
-    rewrite(platform="cpython-399 linux-aarch64")(builder.folder / "record-1.json", Path())
-    left = builder.folder / f"archive-{'0' * 16}.tar.gz"
-    left.write_bytes(b"half")
-    for file in (left, builder.folder / other.archive):
+    other = builder.folder / f"archive-cpython-399-linux-aarch64-{'0' * 16}.tar.gz"
+    left = builder.folder / f"archive-{archive.PLATFORM}-{'0' * 16}.tar.gz"
+    first = builder.folder / builder.add().archive
+    for file in (left, other, first):
+        file.touch()
         os.utime(file, (0, 0))
     # As if another builder had removed its own archive after this one listed it.
-    (builder.folder / f"archive-{'1' * 16}.tar.gz").symlink_to("nowhere")
+    gone = builder.folder / f"archive-{archive.PLATFORM}-{'1' * 16}.tar.gz"
+    gone.symlink_to("nowhere")
     builder.add()
-    assert not left.exists() and (builder.folder / other.archive).exists()
+    assert other.exists() and first.exists() and not left.exists()
 
 
 def test_builders_side_by_side_leave_one_record_and_one_archive(builder: Builder) -> None:
@@ -130,23 +129,58 @@ def test_what_no_pod_could_unpack_is_refused_by_its_name(
     assert not list(builder.folder.iterdir())
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"job": "b/a"}', '{"job": "n/words"}'])
-def test_what_an_earlier_run_said_counts_once_its_next_one_would_have_removed_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str
-) -> None:
-    monkeypatch.setattr(archive, "REMOVED", 0.2)
-    monkeypatch.setattr(archive, "POLL", 0.01)
-    environ = {"PADDLE_NODE_ROOT": str(tmp_path), "PADDLE_NODE_ENVIRONMENT": "ab" * 32}
-    environ |= {"JOB_NAMESPACE": "n", "JOB_NAME": "words", "PADDLE_NODE_RUN_ID": "1"}
-    folder = archive.folder(environ)
-    folder.mkdir(parents=True)
-    (folder / "refusal-0.json").write_text(content)
-    os.mkfifo(folder / "refusal-2.json")
-    refusals.add(folder, {**environ, "JOB_NAME": "a", "PADDLE_NODE_RUN_ID": "3"}, "not theirs")
-    with pytest.raises(Failure, match=r"did not come within 0 s"):
-        archive.bring(environ, lambda text: None, 0.3)
-    refusals.add(folder, environ, "no such package")
-    began = time.monotonic()
-    with pytest.raises(Failure, match=r"cannot be built: no such package$"):
-        archive.bring(environ, lambda text: None, 60)
-    assert time.monotonic() - began >= 0.2
+class Pods:
+    """Pods of a run of job words, and what environment Jobs say to them."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        for constant, seconds in (("BEGUN", 0.2), ("REMOVED", 0.6)):
+            monkeypatch.setattr(refusals, constant, seconds)
+        monkeypatch.setattr(archive, "POLL", 0.01)
+        self._environ = {"PADDLE_NODE_ROOT": str(root), "PADDLE_NODE_ENVIRONMENT": "ab" * 32}
+        self._environ |= {"JOB_NAMESPACE": "n", "JOB_NAME": "words"}
+        self.folder = archive.folder(self._environ)
+        self.folder.mkdir(parents=True)
+
+    def refuse(self, run: str, sentence: str, *, last: bool, **more: str) -> None:
+        environ = {**self._environ, "PADDLE_NODE_RUN_ID": run, **more}
+        refusals.remove(self.folder, environ)
+        refusals.add(self.folder, environ, sentence, last=last)
+
+    def wait(self, run: str, seconds: float) -> tuple[str, float]:
+        """Returns why they end, and after how many seconds."""
+        began = time.monotonic()
+        with pytest.raises(Failure) as failed:
+            archive.bring({**self._environ, "PADDLE_NODE_RUN_ID": run}, lambda text: None, seconds)
+        return failed.value.sentence, time.monotonic() - began
+
+
+@pytest.fixture
+def pods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pods:
+    return Pods(tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "content", ["{", "[]", '{"job": "b/a"}', '{"job": "n/words"}', '{"sentence": 1, "job": []}']
+)
+def test_what_is_no_refusal_of_this_job_ends_no_pod(pods: Pods, content: str) -> None:
+    (pods.folder / "refusal-0-1.json").write_text(content)
+    os.mkfifo(pods.folder / "refusal-2-1.json")
+    pods.refuse("a", "not theirs", last=True, JOB_NAME="a")
+    assert "did not come within 0 s" in pods.wait("1", 0.3)[0]
+
+
+def test_a_refusal_is_for_the_run_that_meets_it_first(pods: Pods) -> None:
+    """A run that begins later waits longer: the Job that removes the refusal may be on its way."""
+    pods.refuse("a", "no such package", last=True)
+    for run, least, most in (("1", 0.2, 0.5), ("1", 0, 0.1), ("2", 0.6, 2)):
+        sentence, seconds = pods.wait(run, 60)
+        assert sentence.endswith("cannot be built: no such package") and least <= seconds < most
+    pods.refuse("b", "another one", last=True)
+    assert [file.name for file in pods.folder.iterdir()] == ["refusal-b-1.json"]
+
+
+def test_the_last_of_the_tries_ends_the_pods(pods: Pods) -> None:
+    for _ in range(3):
+        assert "did not come" in pods.wait("1", 0.3)[0]
+        pods.refuse("a", "the index is down", last=False, PADDLE_NODE_RETRIES="2")
+    assert pods.wait("1", 60)[0].endswith("cannot be built: the index is down")

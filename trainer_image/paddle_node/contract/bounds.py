@@ -55,6 +55,7 @@ BOUNDS: Mapping[Variable, Bounds] = {
     Variable.KEEP_PASSES: Bounds(0, 0, 99_999),
     Variable.SEED: Bounds(0, 0, below=2**31),
     Variable.ATTEMPTS: Bounds(3, 1, 1000),
+    Variable.RETRIES: Bounds(6, 0, 1000),
     Variable.ATTEMPT: Bounds(1, 1, below=2**63),
     Variable.SPLIT_COUNT: Bounds(None, 1, 10_000),
     Variable.SPLIT_PODS: Bounds(1, 1, 1000),

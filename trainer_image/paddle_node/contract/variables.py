@@ -77,6 +77,9 @@ class Variable(StrEnum):
     them.
     """
 
+    RETRIES = "PADDLE_NODE_RETRIES"
+    """Tries of the environment Job that may fail before it fails."""
+
     # Kubernetes' own, set by the Job controller and the downward API.
     COMPLETION_INDEX = "JOB_COMPLETION_INDEX"
     POD_NAME = "POD_NAME"

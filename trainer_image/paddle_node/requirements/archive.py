@@ -1,6 +1,6 @@
 """An environment as one archive on the volume, which pods unpack to their own disk.
 
-An archive counts only with a record that names it with its size and SHA-256. Records are numbered,
+An archive counts only with a record that names it with its SHA-256. Records are numbered,
 created exclusively and never changed; the first whose archive is as it says is the environment. So
 two builders side by side, or a kill at any moment, leave a whole environment or none.
 """
@@ -9,22 +9,22 @@ import contextlib
 import errno
 import gzip
 import hashlib
+import io
 import itertools
 import json
 import os
 import re
 import shutil
-import stat
+import site
 import sys
 import sysconfig
 import tarfile
 import threading
 import time
 import venv
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any
 
@@ -36,183 +36,138 @@ from paddle_node.requirements import refusals
 from paddle_node.retry import disk_full, retry
 from paddle_node.volume import durable
 
-PLATFORM = f"{sys.implementation.cache_tag} {sysconfig.get_platform()}"
+PLATFORM = f"{sys.implementation.cache_tag}-{sysconfig.get_platform()}"
 """What compiled packages depend on."""
 ABANDONED = 86_400.0
 """Seconds after which an archive without a record has no builder any more."""
-REMOVED = 60.0
-"""Seconds within which a job's next environment Job removes what an earlier one said."""
 POLL = 1.0
 """Seconds between two looks for an environment; its Job takes minutes."""
-TRIES = 8
-"""Numbers that a builder tries for its record: other builders may take them first."""
 _one_by_one = threading.Lock()
-_NAME = re.compile(r"archive-[0-9a-f]{16}\.tar\.gz")
+_NAME = re.compile(rf"archive-{re.escape(PLATFORM)}-[0-9a-f]{{16}}\.tar\.gz")
 _LEVEL = 1
 """Of gzip: a third of the bytes for a tenth of the time that the best would take."""
+_PYTHON = re.compile(rb"\A(#!(?:/bin/sh\n'''exec' )?\"?)[^\"\n]*?/python[\d.]*")
+"""How a script begins that a Python runs; pip goes through the shell for a long path."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """What a builder says about its archive."""
+    """What a builder says about its archive, whose name has the platform."""
 
     archive: str
-    size: int
     sha256: str
-    platform: str
-    built_at: str
-    """Where the environment lay: its scripts name its Python there."""
     packages: tuple[str, ...]
 
     @classmethod
     def read(cls, text: str) -> "Record | None":
-        """Returns None for anything that is no whole record."""
+        """Returns None for anything that is no whole record of this platform."""
         try:
             fields = json.loads(text)
-            record = cls(**{**fields, "packages": tuple(map(str, fields["packages"]))})
+            record = cls(**{**fields, "packages": tuple(fields["packages"])})
+            texts = (record.archive, record.sha256, *record.packages)
+            # A surrogate without its pair fits no line and no path.
+            return (
+                record if all(map(str.isprintable, texts)) and _NAME.fullmatch(texts[0]) else None
+            )
         except (ValueError, TypeError, KeyError, RecursionError):
             return None
-        texts = (record.archive, record.sha256, record.platform, record.built_at)
-        if type(record.size) is not int or not all(isinstance(text, str) for text in texts):
-            return None
-        # A surrogate without its pair fits no line and no path.
-        printable = all(text.isprintable() for text in (*texts, *record.packages))
-        return record if printable and _NAME.fullmatch(record.archive) else None
 
 
 class _Hashed:
-    """A file that hashes and counts what passes."""
+    """A file that hashes what passes."""
 
     def __init__(self, file: IO[bytes]) -> None:
-        self._file, self._hash, self.size = file, hashlib.sha256(), 0
+        self._file, self.hash = file, hashlib.sha256()
 
-    def read(self, size: int = -1) -> bytes:
-        return self._pass(self._file.read(size))
-
-    def write(self, content: bytes) -> int:
-        self._file.write(content)
-        return len(self._pass(content))
-
-    def _pass(self, content: bytes) -> bytes:
-        self._hash.update(content)
-        self.size += len(content)
+    def read(self, size: int) -> bytes:
+        content = self._file.read(size)
+        self.hash.update(content)
         return content
 
-    def digest(self) -> str:
-        return self._hash.hexdigest()
+    def write(self, content: bytes) -> int:
+        self.hash.update(content)
+        return self._file.write(content)
+
+
+def _open(file: Path) -> io.BufferedReader | io.BytesIO:
+    """Opens a file; what is none is empty. Raises OSError."""
+    return durable.open_file(file) or io.BytesIO()
 
 
 def _records(folder: Path) -> Iterator[tuple[Path, Record | None]]:
-    """Yields the records in order, None for what is none or has no archive of its size; last, where
-    the next one belongs. Raises OSError.
+    """Yields this platform's records in order, None for any other; last, where the next one
+    belongs. Raises OSError.
     """
     durable.look(folder)
     for number in itertools.count(1):
         file = folder / f"record-{number}.json"
         try:
-            content = _read(file)
+            with _open(file) as stream:
+                yield file, Record.read(stream.read().decode(errors="replace"))
         except FileNotFoundError:
             yield file, None
             return
-        record = Record.read(content.decode(errors="replace"))
-        if record is not None and _size(folder / record.archive) != record.size:
-            record = None
-        yield file, record
 
 
-def _read(file: Path) -> bytes:
-    stream = durable.open_file(file)
-    if stream is None:
-        return b""
-    with stream:
-        return stream.read()
+def find(folder: Path) -> tuple[Path, Record | None]:
+    """Returns the record of the environment that is there, all its bytes read; without one, where
+    the next one belongs. Raises OSError.
+    """
+    for next_file, record in _records(folder):
+        with contextlib.suppress(FileNotFoundError):
+            if record is not None:
+                with _open(folder / record.archive) as packed:
+                    if hashlib.file_digest(packed, "sha256").hexdigest() == record.sha256:
+                        return next_file, record
+    return next_file, None
 
 
-def _size(file: Path) -> int | None:
-    stream = _open_archive(file)
-    if stream is None:
-        return None
-    with stream:
-        return os.fstat(stream.fileno()).st_size
-
-
-def _open_archive(file: Path) -> BufferedReader | None:
-    try:
-        return durable.open_file(file)
-    except FileNotFoundError:
-        return None
-
-
-def find(folder: Path) -> Record | None:
-    """Returns this platform's environment that is there, all its bytes read. Raises OSError."""
-    record = _find(folder)
-    return record if isinstance(record, Record) else None
-
-
-def _find(folder: Path) -> Record | Path:
-    """Returns the record that counts or, without one, where the next one belongs."""
-    next_file = folder
-    for file, record in _records(folder):
-        next_file = file
-        if record is None or record.platform != PLATFORM:
-            continue
-        if (stream := _open_archive(folder / record.archive)) is not None:
-            with stream:
-                if hashlib.file_digest(stream, "sha256").hexdigest() == record.sha256:
-                    return record
-    return next_file
-
-
-def add(folder: Path, environment: Path, files: Sequence[str], packages: Sequence[str]) -> Record:
+def add(folder: Path, environment: Path, files: Iterable[str], packages: Sequence[str]) -> Record:
     """Packs these files of the environment, and returns the record that counts from now on: this
-    one, or that of a builder who was faster. Raises OSError.
+    one, or that of a builder who was faster. Raises SettingError, OSError.
     """
     _remove_abandoned(folder)
-    name = f"archive-{os.urandom(8).hex()}.tar.gz"
-    place = folder / name
+    place = folder / f"archive-{PLATFORM}-{os.urandom(8).hex()}.tar.gz"
+    there, created = None, False
     try:
         with place.open("xb") as file:
-            packed = _Hashed(file)
-            stream: Any = packed
+            packed: Any = _Hashed(file)
             with (
-                gzip.GzipFile("", "wb", _LEVEL, stream, mtime=0) as packer,
-                tarfile.open(fileobj=packer, mode="w") as tar,
+                gzip.GzipFile("", "wb", _LEVEL, packed, mtime=0) as packer,
+                tarfile.open(fileobj=packer, mode="w", dereference=True) as tar,
             ):
                 for path in sorted(files):
-                    tar.add(environment / path, path, recursive=False, filter=_plain)
+                    tar.add(_packable(environment, path), path, recursive=False, filter=_plain)
             file.flush()
             os.fsync(file.fileno())
-        record = Record(
-            name, packed.size, packed.digest(), PLATFORM, str(environment), tuple(packages)
+        record = Record(place.name, packed.hash.hexdigest(), tuple(packages))
+        while True:
+            next_file, there = find(folder)
+            if there is not None:
+                return there
+            if created:
+                raise OSError(errno.EIO, "the archive is not as it was written", str(place))
+            created = durable.create(next_file, json.dumps(asdict(record)) + "\n")
+    finally:
+        if there is None or there.archive != place.name:
+            place.unlink(missing_ok=True)
+
+
+def _packable(environment: Path, path: str) -> Path:
+    file = environment / path
+    if file.is_symlink() or not file.is_file() or not _inside(environment, path):
+        raise SettingError(
+            f"program.requirements bring {path}, a link, a pipe, or a file elsewhere: leave that "
+            "package out"
         )
-        there = _publish(folder, record)
-    except BaseException:
-        place.unlink(missing_ok=True)
-        raise
-    if there != record:
-        place.unlink(missing_ok=True)
-    return there
+    return file
 
 
-def _publish(folder: Path, record: Record) -> Record:
-    """Returns the record that counts: this one, unless another builder was faster."""
-    created = False
-    for _ in range(TRIES):
-        there = _find(folder)
-        if isinstance(there, Record):
-            return there
-        if created:
-            break
-        created = durable.create(there, json.dumps(asdict(record)) + "\n")
-    place = str(folder / record.archive)
-    raise OSError(errno.EIO, "the archive is not as it was written", place)
+def _inside(place: Path, path: str) -> bool:
+    return (place / path).resolve().is_relative_to(place.resolve())
 
 
 def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    if fault := _fault(member, Path("/nowhere")):
-        raise SettingError(
-            f"program.requirements bring {member.name}, {fault}: leave that package out"
-        )
     member.uid = member.gid = 0
     member.uname = member.gname = ""
     # Compiled files hold the whole seconds of their source.
@@ -220,26 +175,13 @@ def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
     return member
 
 
-def _fault(member: tarfile.TarInfo, place: Path) -> str:
-    """Returns why a member may not be unpacked below `place`, as it is there now; empty if it may.
-    tarfile's own filter for that is missing in Debian 12's Python.
-    """
-    if not (member.isreg() or member.isdir() or member.issym() or member.islnk()):
-        return "a pipe or device"
-    root, paths = place.resolve(), [Path(member.name)]
-    if member.linkname:
-        paths.append((paths[0].parent if member.issym() else Path()) / member.linkname)
-    for path in paths:
-        if not (root / path).resolve().is_relative_to(root):
-            return "a link that leads out of the environment"
-    return ""
-
-
 def _allowed(tar: tarfile.TarFile, place: Path) -> Iterator[tarfile.TarInfo]:
-    """Yields each member before it is unpacked. Raises TarError for one that may not be."""
+    """Yields each member before it is unpacked. Raises TarError for one that may not be: tarfile's
+    own filters are missing in Debian 12's Python.
+    """
     for member in tar:
-        if fault := _fault(member, place):
-            raise tarfile.TarError(fault)
+        if not member.isreg() or not _inside(place, member.name):
+            raise tarfile.TarError(member.name)
         member.mode &= 0o755
         yield member
 
@@ -247,39 +189,23 @@ def _allowed(tar: tarfile.TarFile, place: Path) -> Iterator[tarfile.TarInfo]:
 def _remove_abandoned(folder: Path) -> None:
     """Removes what killed builders left."""
     named = {record.archive for _, record in _records(folder) if record is not None}
-    for file in durable.glob(folder, "archive-*"):
+    for file in durable.glob(folder, f"archive-{PLATFORM}-*"):
         # Its builder may remove it meanwhile.
-        with contextlib.suppress(FileNotFoundError):
-            status = file.lstat()
-            old = time.time() - status.st_mtime > ABANDONED
-            if old and file.name not in named and not stat.S_ISDIR(status.st_mode):
+        with contextlib.suppress(FileNotFoundError, IsADirectoryError):
+            if file.name not in named and time.time() - file.lstat().st_mtime > ABANDONED:
                 file.unlink()
 
 
-def make(environment: Path, lies_at: Path | None = None) -> None:
-    """Makes an empty environment that also sees this Python's packages, its programs and the
-    agent's packages. `lies_at`: where it is moved to afterwards.
-    """
+def make(environment: Path) -> None:
+    """Makes an empty environment that also sees this Python's packages, and the agent's."""
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(environment)
-    below = Path(sys.prefix)
-    configuration = below / "pyvenv.cfg"
-    of_base = configuration.is_file() and re.search(
-        r"(?m)^include-system-site-packages *= *true", configuration.read_text()
-    )
-    venv.EnvBuilder(symlinks=True, system_site_packages=bool(of_base)).create(environment)
+    venv.EnvBuilder(symlinks=True).create(environment)
     (added,) = environment.glob("lib/python3*/site-packages")
-    (added / "below.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
-    if (below / AGENT_PACKAGES).is_dir():
-        (environment / AGENT_PACKAGES).symlink_to(below / AGENT_PACKAGES)
-    python = (lies_at or environment) / "bin" / "python"
-    for script in filter(Path.is_file, (below / "bin").iterdir()):
-        head, _, rest = script.read_bytes().partition(b"\n")
-        if head.startswith(b"#!") and b"python" in head and not script.is_symlink():
-            # Paddle's launcher has to start this Python.
-            copy = environment / "bin" / script.name
-            copy.write_bytes(b"#!" + os.fsencode(python) + b"\n" + rest)
-            copy.chmod(0o755)
+    (added / "below.pth").write_text("".join(f"{path}\n" for path in site.getsitepackages()))
+    agent = Path(sys.prefix) / AGENT_PACKAGES
+    if agent.is_dir():
+        (environment / AGENT_PACKAGES).symlink_to(agent)
 
 
 def unpack(folder: Path, place: Path) -> bool:
@@ -288,20 +214,18 @@ def unpack(folder: Path, place: Path) -> bool:
     """
     part = place.with_name(f".{place.name}.part")
     for _, record in _records(folder):
-        if record is None or record.platform != PLATFORM:
-            continue
         try:
-            make(part, place)
-            if _extract(folder / record.archive, record, part):
-                _move_scripts(part, record.built_at, place)
-                shutil.rmtree(place, ignore_errors=True)
-                part.rename(place)
-                return True
+            if record is None or not _extract(folder / record.archive, record, part):
+                continue
+            _lay_scripts(part, place)
+            shutil.rmtree(place, ignore_errors=True)
+            part.rename(place)
+            return True
         except OSError as error:
             if disk_full(error) and not str(error.filename or part).startswith(str(folder)):
                 raise SettingError(
-                    f"the pod's scratch has no room for the environment of "
-                    f"{record.size:,} packed bytes: raise its `scratch`"
+                    "the pod's scratch has no room for the environment of program.requirements: "
+                    "raise its `scratch`"
                 ) from None
             raise
         finally:
@@ -311,29 +235,32 @@ def unpack(folder: Path, place: Path) -> bool:
 
 def _extract(archive: Path, record: Record, part: Path) -> bool:
     """Returns whether the archive was the recorded one."""
-    file = _open_archive(archive)
-    if file is None:
-        return False
-    with file:
-        packed = _Hashed(file)
-        stream: Any = packed
-        try:
-            with tarfile.open(fileobj=stream, mode="r|gz") as tar:
+    with contextlib.suppress(FileNotFoundError, tarfile.TarError, EOFError, ValueError):
+        with _open(archive) as file:
+            make(part)
+            packed: Any = _Hashed(file)
+            with tarfile.open(fileobj=packed, mode="r|gz") as tar:
                 # `_allowed` checks them, on Pythons without filters too.
                 tar.extraction_filter = lambda member, path: member
                 tar.extractall(part, _allowed(tar, part))
-        except (tarfile.TarError, EOFError, ValueError):
-            return False
-        while packed.read(1 << 20):
-            pass
-    return packed.digest() == record.sha256
+            while packed.read(1 << 20):
+                pass
+        return bool(packed.hash.hexdigest() == record.sha256)
+    return False
 
 
-def _move_scripts(part: Path, built_at: str, place: Path) -> None:
-    old, new = os.fsencode(f"{built_at}/bin/"), os.fsencode(f"{place}/bin/")
-    for script in filter(Path.is_file, (part / "bin").iterdir()) if old != new else ():
-        if not script.is_symlink() and (text := script.read_bytes()).startswith(b"#!"):
-            script.write_bytes(text.replace(old, new))
+def _lay_scripts(part: Path, place: Path) -> None:
+    """Lays the image's scripts beside the environment's, such as Paddle's launcher: all start its
+    Python.
+    """
+    python = os.fsencode(place / "bin" / "python")
+    for script in (*Path(sys.prefix, "bin").iterdir(), *(part / "bin").iterdir()):
+        copy = part / "bin" / script.name
+        if script.is_file() and not script.is_symlink() and (script == copy or not copy.exists()):
+            text, count = _PYTHON.subn(lambda match: match[1] + python, script.read_bytes(), 1)
+            if count:
+                copy.write_bytes(text)
+                copy.chmod(0o755)
 
 
 def folder(environ: Mapping[str, str]) -> Path:
@@ -350,28 +277,29 @@ def bring(environ: Mapping[str, str], report: Callable[[str], None], seconds: fl
     earlier try did, and returns its folder. Raises Failure, OSError.
     """
     target, place = folder(environ), contract.path(contract.ENVIRONMENT, environ)
-    began, reported = time.monotonic(), False
-    deadline, earlier = began + seconds, set[Path]()
+    began, earlier = time.monotonic(), None
     with _one_by_one:
         while not place.is_dir() and not retry(partial(unpack, target, place), report):
-            for file, sentence in retry(lambda: list(refusals.read(target, environ)), report):
-                if not reported:
-                    # Of this Job's run, or of an earlier one.
-                    earlier.add(file)
-                if file not in earlier or time.monotonic() > began + REMOVED:
+            waited = time.monotonic() - began
+            refused = retry(partial(refusals.find, target, environ), report)
+            if earlier is None:
+                earlier = set(refused)
+                report(f"waiting for {target}, which the environment Job builds")
+            for file, sentence in refused.items():
+                patience = retry(partial(refusals.patience, file, environ), report)
+                if file not in earlier or waited >= patience:
+                    with contextlib.suppress(OSError):  # The Job's next run may remove it.
+                        refusals.meet(file, environ)
                     raise Failure(
                         ExitCode.BAD_DATA,
                         f"the environment of program.requirements cannot be built: {sentence}",
                     )
-            if time.monotonic() > deadline:
+            if waited > seconds:
                 raise Failure(
                     ExitCode.BAD_DATA,
                     f"the environment of program.requirements did not come within {seconds:.0f} s: "
                     "`paddle-aws logs JOB --of environment` says how far its Job is",
                 )
-            if not reported:
-                report(f"waiting for {target}, which the environment Job builds")
-                reported = True
             time.sleep(POLL)
     return place
 

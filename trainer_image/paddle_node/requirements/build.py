@@ -14,7 +14,6 @@ import os
 import re
 import shutil
 import signal
-import stat
 import subprocess
 import sys
 import time
@@ -59,9 +58,6 @@ def main(environ: Mapping[str, str] = os.environ) -> int:
         return ExitCode.DONE
     except Failure as failure:
         code, sentence = failure.code, failure.sentence
-        if code in contract.FAIL_JOB:
-            with contextlib.suppress(Failure, OSError):
-                refusals.add(archive.folder(environ), environ, sentence)
     except OSError as error:
         code, sentence = 1, f"{error.filename or 'the volume'}: {error.strerror or error}"
         if disk_full(error):
@@ -70,6 +66,10 @@ def main(environ: Mapping[str, str] = os.environ) -> int:
             sentence += ": make room on the volume, or raise data_resources.scratch"
     except KeyboardInterrupt:
         code, sentence = ExitCode.TERMINATED, "interrupted"
+    if code != ExitCode.TERMINATED:
+        with contextlib.suppress(Failure, OSError):
+            last = code in contract.FAIL_JOB
+            refusals.add(archive.folder(environ), environ, sentence, last=last)
     print(f"environment: {sentence}", file=sys.stderr, flush=True)
     return code
 
@@ -87,7 +87,8 @@ def build(environ: Mapping[str, str], say: Callable[[str], None]) -> None:
     read, began = Reader(environ), time.monotonic()
     target = archive.folder(environ)
     retry(lambda: refusals.remove(target, environ), say)
-    if (there := retry(lambda: archive.find(target), say)) is not None:
+    _, there = retry(lambda: archive.find(target), say)
+    if there is not None:
         say(f"it is there already: {', '.join(there.packages)}")
         return
     place = contract.path(contract.ENVIRONMENT, environ)
@@ -98,21 +99,19 @@ def build(environ: Mapping[str, str], say: Callable[[str], None]) -> None:
         record = archive.add(target, place, files, packages)
     finally:
         shutil.rmtree(place, ignore_errors=True)
+    size = (target / record.archive).stat().st_size
     say(
-        f"ready after {time.monotonic() - began:.0f} s, {record.size / 1e6:,.0f} MB: "
+        f"ready after {time.monotonic() - began:.0f} s, {size / 1e6:,.0f} MB: "
         f"{', '.join(record.packages)}"
     )
 
 
-def _files(place: Path) -> dict[str, tuple[int, ...]]:
-    """Returns the files and links below a folder, each with what changes if it is written."""
-    files = dict[str, tuple[int, ...]]()
-    for path, folders, names in os.walk(place):
-        for name in (*names, *(name for name in folders if Path(path, name).is_symlink())):
-            status = Path(path, name).lstat()
-            stamp = (status.st_mode, status.st_ino, status.st_mtime_ns, status.st_size)
-            files[os.path.relpath(Path(path, name), place)] = stamp
-    return files
+def _links(place: Path) -> dict[Path, Path]:
+    """Returns where the empty environment leads to the image."""
+    folders = (place, place / "bin")
+    return {
+        file: file.readlink() for path in folders for file in path.iterdir() if file.is_symlink()
+    }
 
 
 def _install(
@@ -136,30 +135,28 @@ def _install(
         options += ["--constraint", limits]
     pip = _pip(place)
 
-    def run(*more: str) -> dict[str, tuple[int, ...]]:
+    def run(*more: str) -> None:
         archive.make(place)
-        before = _files(place)
+        links = _links(place)
         inside = ["--python", str(place / "bin" / "python"), "install"]
         _run(pip, [*inside, *options, *more], environ, paddle, say)
-        return before
+        for link in links.items() - _links(place).items():
+            raise SettingError(
+                f"program.requirements change {link[0].relative_to(place)}, which is the image's: "
+                "leave the package out that does"
+            )
 
-    before = run()
+    run()
     if limits := _missing_limits(place, environ):
         # The environment's Python would run what was just installed (*.pth) beside the password of
         # the index: this run begins with an empty one.
-        before = run("--constraint", limits)
+        run("--constraint", limits)
     lines.unlink()
-    _keep_paddle(place)
-    after = _files(place)
-    for name, stamp in before.items():
-        if stat.S_ISLNK(stamp[0]) and after.get(name) != stamp:
-            raise SettingError(
-                f"program.requirements change {name}, which is the image's: leave the package out "
-                "that does"
-            )
-    added = importlib.metadata.distributions(path=_packages(place))
+    added = list(importlib.metadata.distributions(path=_packages(place)))
+    _keep_paddle(added)
+    files = {os.path.relpath(file.locate(), place) for dist in added for file in dist.files or ()}
     return (
-        [name for name, stamp in after.items() if before.get(name) != stamp],
+        [name for name in files if (place / name).exists()],
         sorted(f"{package.metadata['Name']}=={package.version}" for package in added),
     )
 
@@ -191,31 +188,25 @@ def _missing_limits(place: Path, environ: Mapping[str, str]) -> str:
     return ""
 
 
-def _keep_paddle(place: Path) -> None:
+def _keep_paddle(packages: Sequence[importlib.metadata.Distribution]) -> None:
     """Raises SettingError, which names who brought it, if the environment has a Paddle."""
-    packages = list(importlib.metadata.distributions(path=_packages(place)))
-    sides = []
+    modules = {f"paddle{suffix}" for suffix in ("", *importlib.machinery.all_suffixes())}
     for package in packages:
-        name = _normal(package.metadata["Name"])
+        name, side = _normal(package.metadata["Name"]), ""
         if name.startswith("paddlepaddle"):
             askers = [
                 f" (for {asker.metadata['Name']})"
                 for asker in packages
                 if name in map(_normal, asker.requires or ())
             ]
-            sides.append(f"{name} {package.version}{''.join(askers[:1])}")
-    modules = {f"paddle{suffix}" for suffix in ("", *importlib.machinery.all_suffixes())}
-    brought = {file.name for path in _packages(place) for file in Path(path).iterdir()} & modules
-    for package in packages if brought else ():
-        if any(file.parts[0] in brought for file in package.files or ()):
-            sides.append(f"the `paddle` of {package.metadata['Name']} {package.version}")
-    if brought:
-        sides.append("a `paddle` that no package lists")
-    if sides:
-        raise SettingError(
-            f"program.requirements bring {sides[0]}, which would replace the image's Paddle: leave "
-            "that package out, or set another `paddle` or `image`"
-        )
+            side = f"{name} {package.version}{''.join(askers[:1])}"
+        elif any(file.parts[0] in modules for file in package.files or ()):
+            side = f"the `paddle` of {package.metadata['Name']} {package.version}"
+        if side:
+            raise SettingError(
+                f"program.requirements bring {side}, which would replace the image's Paddle: leave "
+                "that package out, or set another `paddle` or `image`"
+            )
 
 
 def _packages(place: Path) -> list[str]:

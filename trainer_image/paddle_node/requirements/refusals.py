@@ -1,14 +1,16 @@
-"""What the environment Job leaves on the volume when it has failed for good, so that the job's pods
-end with its sentence instead of waiting.
+"""What the environment Job's tries leave on the volume when they fail, so that the job's pods end
+with the last one's sentence instead of waiting: they cannot ask the cluster.
 
 A refusal is created exclusively, under the UID of the Job's run, and names the job: another job's
-pods wait for their own Job. The job's next environment Job removes it before it begins.
+pods wait for their own Job. The job's next environment Job removes it before it begins. Until then
+it is for the run of pods that met it first, whose UID a second record has.
 """
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from paddle_node.contract import Variable
 from paddle_node.environment import Reader
@@ -16,39 +18,77 @@ from paddle_node.volume import durable
 
 LONGEST = 10_000
 """Bytes of a refusal that are read."""
+BEGUN = 10.0
+"""Seconds within which an environment Job that began with these pods removes an older refusal."""
+REMOVED = 60.0
+"""The same for one that other pods have met: its Job may be waiting for a node."""
 
 
-def add(folder: Path, environ: Mapping[str, str], sentence: str) -> None:
-    """Says to the job's pods why there will be no environment. Raises OSError."""
-    if run := Reader(environ).text(Variable.RUN_ID, ""):
-        refusal = {"job": _job(environ), "sentence": "".join(filter(str.isprintable, sentence))}
-        durable.create(folder / f"refusal-{run}.json", json.dumps(refusal) + "\n")
+def add(folder: Path, environ: Mapping[str, str], sentence: str, *, last: bool) -> None:
+    """Records why a try failed. The pods believe it if it is the `last`, as it is if the Job's
+    retries are used up. Raises SettingError, OSError.
+    """
+    read = Reader(environ)
+    if run := read.text(Variable.RUN_ID, ""):
+        tries = len(durable.glob(folder, f"refusal-{run}-*.json"))
+        refusal = {
+            "job": _job(environ),
+            "sentence": "".join(filter(str.isprintable, sentence)),
+            "last": last or tries >= read.whole(Variable.RETRIES),
+        }
+        durable.create(folder / f"refusal-{run}-{tries + 1}.json", json.dumps(refusal) + "\n")
 
 
 def remove(folder: Path, environ: Mapping[str, str]) -> None:
     """Removes what earlier runs of this job's environment Job said. Raises OSError."""
-    for file, _ in read(folder, environ):
-        file.unlink(missing_ok=True)
-
-
-def read(folder: Path, environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
-    """Yields the job's refusals, each with its sentence. Raises OSError."""
-    durable.look(folder)
+    run = Reader(environ).text(Variable.RUN_ID, "")
     for file in durable.glob(folder, "refusal-*.json"):
-        if sentence := _sentence(file, _job(environ)):
-            yield file, sentence
+        if _read(file).get("job") == _job(environ) and not file.name.startswith(f"refusal-{run}-"):
+            file.unlink(missing_ok=True)
+            _met(file).unlink(missing_ok=True)
 
 
-def _sentence(file: Path, job: str) -> str:
-    """Returns what a refusal of the job says; empty for anything else."""
+def find(folder: Path, environ: Mapping[str, str]) -> dict[Path, str]:
+    """Returns the sentences for which the job's pods may end, by file. Raises OSError."""
+    durable.look(folder)
+    refusals = {file: _read(file) for file in durable.glob(folder, "refusal-*.json")}
+    return {
+        file: refusal["sentence"]
+        for file, refusal in refusals.items()
+        if refusal.get("job") == _job(environ) and refusal.get("last") is True
+    }
+
+
+def patience(file: Path, environ: Mapping[str, str]) -> float:
+    """Returns the seconds after its start from which a pod believes a refusal that lay there when
+    it began. Raises OSError.
+    """
+    try:
+        run = _met(file).read_text()
+    except FileNotFoundError:
+        return BEGUN
+    return 0.0 if run == Reader(environ).text(Variable.RUN_ID, "") else REMOVED
+
+
+def meet(file: Path, environ: Mapping[str, str]) -> None:
+    """Records that this run of pods ends for a refusal, unless another one has. Raises OSError."""
+    durable.create(_met(file), Reader(environ).text(Variable.RUN_ID, ""))
+
+
+def _met(file: Path) -> Path:
+    return file.with_suffix(".met")
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """Returns a refusal; nothing for anything else."""
     # Its Job's next run may remove it meanwhile.
-    with contextlib.suppress(FileNotFoundError, ValueError, TypeError, KeyError, RecursionError):
+    with contextlib.suppress(FileNotFoundError, ValueError, RecursionError):
         if (stream := durable.open_file(file)) is not None:
             with stream:
                 refusal = json.loads(stream.read(LONGEST))
-            if refusal["job"] == job and refusal["sentence"].isprintable():
-                return str(refusal["sentence"])
-    return ""
+            if isinstance(refusal, dict) and str(refusal.get("sentence", "")).isprintable():
+                return refusal
+    return {}
 
 
 def _job(environ: Mapping[str, str]) -> str:
