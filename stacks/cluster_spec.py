@@ -103,6 +103,16 @@ Email = Annotated[
 ]
 
 
+ImageName = Annotated[
+    str,
+    Field(
+        pattern=r"^[a-z0-9][a-z0-9._/:@-]{0,254}$",
+        examples=["123456789012.dkr.ecr.us-west-2.amazonaws.com/paddle:1"],
+    ),
+]
+"""What a node pulls: [registry/]repository[:tag][@digest]."""
+
+
 class Jobs(Settings):
     """Where jobs run, as their manifests say."""
 
@@ -110,6 +120,10 @@ class Jobs(Settings):
     """The jobs' Kubernetes namespace, as in job.yaml."""
     queue: DnsLabel | None = None
     """Kueue's queue, which `paddle-aws setup` makes (docs/jobs.md)."""
+    images: Annotated[list[ImageName], once("image")] = Field(default=[], max_length=20)
+    """Images that every node pulls before its first job and keeps; `paddle-aws setup` sees to it
+    (docs/start-up.md).
+    """
 
     def _faults(self) -> Iterator[Fault]:
         if self.namespace.startswith("kube-"):
@@ -524,6 +538,9 @@ class ClusterSpec(Settings):
     def _compute(self) -> Iterator[Fault]:
         if self.auto and (self.cluster.self_managed or self.cluster.existing):
             yield Refused("compute", "auto", "allowed with a new cluster of cluster.kind eks only")
+        if self.auto and self.jobs.images:
+            allowed = "compute is auto, where a node comes with the pods that pull: leave it out"
+            yield Refused("jobs.images", self.jobs.images[0], allowed)
         if self.auto and self.deployer == "restricted":
             yield Refused(
                 "compute",

@@ -9,9 +9,13 @@ import os
 from pathlib import Path
 
 import kubernetes_api
+import kubernetes_validate
 import pytest
+import yaml
 from commands import Run
 from job_controller import JobController
+
+from k8s_charts.spec import pod_security
 
 GOLDEN = Path(__file__).with_name("setup.yaml")
 VARIANTS = Path(__file__).parents[1] / "aws" / "variants"
@@ -42,15 +46,24 @@ def test_the_documents_of_auto_mode_are_the_reviewed_ones(run: Run) -> None:
     assert pools == GOLDEN.read_text()
 
 
-def test_it_is_applied_once_and_again(run: Run, api: JobController) -> None:
+def test_it_is_applied_once_and_again(run: Run, api: JobController, folder: Path) -> None:
     for _ in range(2):
         done = run("setup", GPU)
         assert done.code == 0, done.err
         assert {daemon_set["metadata"]["name"] for daemon_set in api.all("daemonsets")} == {
             "dcgm-exporter",
             "efa-device-plugin",
+            "images",
             "nvidia-device-plugin",
         }
+    images = yaml.safe_load(Path(GPU).read_text())["jobs"].pop("images")
+    (daemon_set,) = (item for item in api.all("daemonsets") if item["metadata"]["name"] == "images")
+    kubernetes_validate.validate(daemon_set, "1.34", strict=True)
+    pod = daemon_set["spec"]["template"]["spec"]
+    assert [container["image"] for container in pod["containers"]] == images
+    assert not list(pod_security.faults(pod, "restricted"))
+    (folder / "cluster.yaml").write_text("retain: false")
+    assert "jobs.images is no longer in cluster.yaml: `kubectl delete" in run("setup").err
     done = run("setup", GPU, "--yaml", "--remove")
     assert done.code == 2 and "--dry-run, --yaml and --remove are given together" in done.err
     before = len(api.requests)

@@ -59,6 +59,15 @@ def documents(spec: ClusterSpec, outputs: ClusterOutputs) -> list[Object]:
                 reservation=group.capacity_reservation,
                 interfaces=group.shape.split_interfaces if group.efa else (),
             )
+    if spec.jobs.images:
+        (images,) = yaml_documents.template("images.yaml", namespace=namespace)
+        pod = images["spec"]["template"]["spec"]
+        (container,) = pod["containers"]
+        pod["containers"] = [
+            {**container, "name": f"image-{number}", "image": image}
+            for number, image in enumerate(spec.jobs.images)
+        ]
+        manifests.append(images)
     if spec.jobs.queue:
         cores = sum(
             group.max * (min(most_vcpus(kind) or 1 for kind in group.instance_types) - 1)

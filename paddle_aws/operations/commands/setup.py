@@ -35,11 +35,11 @@ def setup(
     ] = False,
     context: Context = None,
 ) -> None:
-    """Apply what the cluster needs once: deployers' rights, device plugins, node pools of `compute:
-    auto`, Kueue's queue.
+    """Apply what the cluster needs once: deployers' rights, device plugins, the images that nodes
+    keep, node pools of `compute: auto`, Kueue's queue.
 
-    An administrator runs it after a deploy, and again after a change of cluster.yaml's `nodes`.
-    What is as it should be stays.
+    An administrator runs it after a deploy, and again after a change of cluster.yaml's `nodes`
+    or `jobs`. What is as it should be stays.
 
     Example: paddle-aws setup
 
@@ -74,6 +74,12 @@ def setup(
             say(
                 f"{'would apply' if dry_run else 'applied'} {document['kind']} "
                 f"{document['metadata']['name']}"
+            )
+        daemon_sets = f"/apis/apps/v1/namespaces/{spec.jobs.namespace}/daemonsets"
+        if cluster.items(daemon_sets, labels=OURS) and not spec.jobs.images:
+            say(
+                "jobs.images is no longer in cluster.yaml: `kubectl delete daemonset images "
+                f"--namespace {spec.jobs.namespace}` lets the nodes forget them"
             )
         for pool in cluster.items(POOLS, labels=OURS):
             if (name := pool["metadata"]["name"]) not in spec.nodes:
