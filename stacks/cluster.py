@@ -31,34 +31,9 @@ class ClusterStack(PlatformStack):
         self.auto_mode_role = auto_mode_role(self, "NodeRole") if spec.auto else None
         self.cluster = cluster or self.make_cluster()
         self._grant_access()
-        data = PodIdentity(
-            self,
-            "DataJob",
-            cluster=self.cluster,
-            namespace=spec.jobs.namespace,
-            service_account=DATA_ACCOUNT,
-        )
-        # No other namespace's data jobs have these rights: manifests refuse a job that needs them.
-        self.output(JobsNamespace=spec.jobs.namespace)
-        policy = iam.ManagedPolicy(
-            self, "DataJobPolicy", roles=[data.role], description="Reads training data"
-        )
-        policy.add_statements(
-            *statements(RIGHTS, "data", bucket=storage.bucket_arn, key=storage.bucket_key.key_arn)
-        )
-        acknowledge(
-            policy,
-            "training data may lie anywhere in this one bucket",
-            *wildcard_findings(self, f"{storage.bucket_arn}/*"),
-        )
+        self._grant_data_job()
         grant_work(self)
-        if minor(spec.cluster.version) > minor(KUBERNETES_VERSIONS[-1]):
-            Annotations.of(self).add_warning_v2(
-                "paddle-aws:kubernetes-version",
-                f"cluster.version is {spec.cluster.version}, and this release was made for "
-                f"{KUBERNETES_VERSIONS[-1]} and older: `paddle-aws doctor` asks EKS whether it has "
-                "it; see to the add-ons' versions",
-            )
+        self._warn_of_version()
         name = EndpointName(self, "EndpointName", zone=platform.network.zone, cluster=self.cluster)
         self.output(
             ClusterName=self.cluster.cluster_name,
@@ -83,12 +58,7 @@ class ClusterStack(PlatformStack):
                 self.cluster.cluster_certificate_authority_data,
             ):
                 self.export_value(value)
-        # It names the operator's role: the deployer has no entry (CloudFormation's role made the
-        # cluster).
-        command = f"aws eks update-kubeconfig --name {spec.cluster_name} --region {spec.region}"
-        role = platform.access.teams["operator"].role
-        self.output(KubeconfigCommand=f"{command} --role-arn {role.role_arn}")
-        acknowledge(self, "a command for a person names a role of another stack", "cfn-lint:W6001")
+        self._output_kubeconfig_command()
 
     def make_cluster(self) -> eks.ICluster:
         """Returns the cluster of the settings; override it to use another one."""
@@ -116,6 +86,51 @@ class ClusterStack(PlatformStack):
                 include={"version", "support", "public_access_from", "log_days", "oidc_provider"}
             ),
         )
+
+    def _grant_data_job(self) -> None:
+        """Lets the data job's pods, in the jobs' namespace alone, read training data."""
+        namespace, storage = self.spec.jobs.namespace, self.platform.storage
+        data = PodIdentity(
+            self,
+            "DataJob",
+            cluster=self.cluster,
+            namespace=namespace,
+            service_account=DATA_ACCOUNT,
+        )
+        # No other namespace's data jobs have these rights: manifests refuse a job that needs them.
+        self.output(JobsNamespace=namespace)
+        policy = iam.ManagedPolicy(
+            self, "DataJobPolicy", roles=[data.role], description="Reads training data"
+        )
+        policy.add_statements(
+            *statements(RIGHTS, "data", bucket=storage.bucket_arn, key=storage.bucket_key.key_arn)
+        )
+        acknowledge(
+            policy,
+            "training data may lie anywhere in this one bucket",
+            *wildcard_findings(self, f"{storage.bucket_arn}/*"),
+        )
+
+    def _warn_of_version(self) -> None:
+        """Warns of a version of Kubernetes that this release does not know yet."""
+        version = self.spec.cluster.version
+        if minor(version) > minor(KUBERNETES_VERSIONS[-1]):
+            Annotations.of(self).add_warning_v2(
+                "paddle-aws:kubernetes-version",
+                f"cluster.version is {version}, and this release was made for "
+                f"{KUBERNETES_VERSIONS[-1]} and older: `paddle-aws doctor` asks EKS whether it has "
+                "it; see to the add-ons' versions",
+            )
+
+    def _output_kubeconfig_command(self) -> None:
+        # It names the operator's role: the deployer has no entry (CloudFormation's role made the
+        # cluster).
+        command = (
+            f"aws eks update-kubeconfig --name {self.spec.cluster_name} --region {self.spec.region}"
+        )
+        role = self.platform.access.teams["operator"].role
+        self.output(KubeconfigCommand=f"{command} --role-arn {role.role_arn}")
+        acknowledge(self, "a command for a person names a role of another stack", "cfn-lint:W6001")
 
     def _grant_access(self) -> None:
         teams = self.platform.access.teams

@@ -44,21 +44,9 @@ class K3sClusterStack(PlatformStack):
         self.release = release(self.spec)
         spec, network, access = self.spec, platform.network, platform.access
         storage = platform.storage
-        settings, key, vpc, zone = spec.cluster, access.key, network.vpc, network.zone
+        settings, vpc, zone = spec.cluster, network.vpc, network.zone
         ssh, public = settings.ssh, spec.zone.public
-        key_name, ssh_key = ssh.key_pair if ssh else None, None
-        if ssh and not ssh.key_pair:
-            pair = ec2.KeyPair(
-                self, "KeyPair", key_pair_name=spec.name, type=ec2.KeyPairType.ED25519
-            )
-            resource = pair.node.default_child
-            assert isinstance(resource, ec2.CfnKeyPair)
-            # CloudFormation cannot update these: it would make a new pair, whose name is taken, and
-            # new machines for it.
-            for never_changed in ("Tags", "KeyFormat"):
-                resource.add_property_deletion_override(never_changed)
-            # AWS stores the private key in this parameter, encrypted, and nowhere else.
-            key_name, ssh_key = pair.key_pair_name, pair.private_key.parameter_name
+        pair = self._make_key_pair() if ssh and not ssh.key_pair else None
         self.add_stack_dependency(Stack.of(storage.bucket))
         subnets = vpc.public_subnets if settings.elastic_ip else vpc.select_subnets().subnets
         self.cluster = SelfManagedCluster(
@@ -79,17 +67,19 @@ class K3sClusterStack(PlatformStack):
             api_from=settings.public_access_from,
             ssh_from=ssh.allowed_from if ssh else (),
             host_ports=settings.host_ports,
-            key_name=key_name,
+            key_name=pair.key_pair_name if pair else ssh.key_pair if ssh else None,
             jobs_namespace=spec.jobs.namespace,
             service_cidr=settings.services,
             **settings.model_dump(
                 include={"elastic_ip", "pod_cidr", "instance_type", "volume_gib", "volume_snapshot"}
             ),
-            encryption_key=key,
+            encryption_key=access.key,
             disk_key=access.node_volume_key,
             group_name=spec.control_plane_group,
             removal_policy=RemovalPolicy.SNAPSHOT if spec.retain else RemovalPolicy.DESTROY,
         )
+        # AWS stores the private key in this parameter, encrypted, and nowhere else.
+        ssh_key = pair.private_key.parameter_name if pair else None
         grant_work(self, ssh_key=ssh_key)
         make_tunnel(
             self,
@@ -97,9 +87,27 @@ class K3sClusterStack(PlatformStack):
             API_PORT,
             self.cluster.firewall.control_plane,
         )
-        self._names(spec, zone)
+        self._make_records(zone)
         if self.cluster.public_address:
             make_public_name(self, "A", self.cluster.public_address)
+        self._output_cluster(zone)
+        if ssh_key:
+            self._output_ssh_key(ssh_key)
+
+    def _make_key_pair(self) -> ec2.KeyPair:
+        pair = ec2.KeyPair(
+            self, "KeyPair", key_pair_name=self.spec.name, type=ec2.KeyPairType.ED25519
+        )
+        resource = pair.node.default_child
+        assert isinstance(resource, ec2.CfnKeyPair)
+        # CloudFormation cannot update these: it would make a new pair, whose name is taken, and new
+        # machines for it.
+        for never_changed in ("Tags", "KeyFormat"):
+            resource.add_property_deletion_override(never_changed)
+        return pair
+
+    def _output_cluster(self, zone: route53.IHostedZone) -> None:
+        """Outputs what charts and commands have to know of the cluster."""
         self.output(
             ClusterName=self.cluster.cluster_name,
             ClusterEndpoint=self.cluster.cluster_endpoint,
@@ -110,7 +118,7 @@ class K3sClusterStack(PlatformStack):
             DataJobCredentials="instance-profile",
             # Between nodes the firewall allows the kubelet and the pod network, and of jobs' own
             # ports these alone.
-            HostPorts=",".join(settings.host_ports) or "closed",
+            HostPorts=",".join(self.spec.cluster.host_ports) or "closed",
             # This command finds the team's own secret by name; the raw one would print the secret.
             KubeconfigCommand="paddle-aws kubeconfig",
             # v1.35.2+k3s1 is Kubernetes 1.35: charts use only what that supports.
@@ -119,16 +127,19 @@ class K3sClusterStack(PlatformStack):
         for team, arn in self.cluster.secrets.kubeconfigs.items():
             name = "" if team == "operator" else team.title()
             self.output(**{f"{name}KubeconfigSecretArn": arn})
-        if ssh_key:
-            command = (
-                f"aws ssm get-parameter --region {spec.region} --name {ssh_key} --with-decryption"
-            )
-            self.output(SshKeyCommand=f"{command} --query Parameter.Value --output text")
 
-    def _names(self, spec: ClusterSpec, zone: route53.IHostedZone) -> None:
+    def _output_ssh_key(self, parameter: str) -> None:
+        """Outputs the command that prints the private key."""
+        command = (
+            f"aws ssm get-parameter --region {self.spec.region} --name {parameter} "
+            "--with-decryption --query Parameter.Value --output text"
+        )
+        self.output(SshKeyCommand=command)
+
+    def _make_records(self, zone: route53.IHostedZone) -> None:
         # In the tutorials the control plane has the zone's own name. An address may have it, an EKS
         # endpoint may not.
-        for id, name in (("Api", "api"), *(() if spec.zone.existing else (("Apex", ""),))):
+        for id, name in (("Api", "api"), *(() if self.spec.zone.existing else (("Apex", ""),))):
             route53.ARecord(
                 self,
                 id,

@@ -45,6 +45,19 @@ def _check_zones(zones: set[str] | None) -> Iterator[Violation]:
         yield Violation("vpc_subnets", f"in {len(zones)} availability zone", allowed)
 
 
+def _capacity(auto_mode_role: iam.IRole | None) -> dict[str, Any]:
+    """Returns what makes the nodes: EKS Auto Mode with this role, or node groups."""
+    kind = eks.DefaultCapacityType
+    return {
+        "default_capacity_type": kind.AUTOMODE if auto_mode_role else kind.NODEGROUP,
+        "default_capacity": None if auto_mode_role else 0,
+        # AWS's own pool for add-ons; it also makes EKS let the role's machines join.
+        "compute": eks.ComputeConfig(node_pools=["system"], node_role=auto_mode_role)
+        if auto_mode_role
+        else None,
+    }
+
+
 class ClusterOptions(TypedDict, total=False):
     """What `eks_v2.Cluster` takes and we do not decide; its documentation has the meanings."""
 
@@ -156,7 +169,6 @@ class TrainingCluster(eks.Cluster):
             ],
         )
         endpoint = eks.EndpointAccess.PRIVATE
-        kind = eks.DefaultCapacityType
         if public_access_from:
             endpoint = eks.EndpointAccess.PUBLIC_AND_PRIVATE.only_from(*public_access_from)
         decided = {
@@ -171,12 +183,7 @@ class TrainingCluster(eks.Cluster):
             if options.get("ip_family") == eks.IpFamily.IP_V6
             else service_ipv4_cidr,
             "cluster_logging": list(eks.ClusterLoggingTypes) if log_days else None,
-            "default_capacity_type": kind.AUTOMODE if auto_mode_role else kind.NODEGROUP,
-            "default_capacity": None if auto_mode_role else 0,
-            # AWS's own pool for add-ons; it also makes EKS let the role's machines join.
-            "compute": eks.ComputeConfig(node_pools=["system"], node_role=auto_mode_role)
-            if auto_mode_role
-            else None,
+            **_capacity(auto_mode_role),
             # The deployer is CloudFormation's role, not a person: cluster.yaml names the
             # administrators.
             "bootstrap_cluster_creator_admin_permissions": False,
@@ -193,55 +200,15 @@ class TrainingCluster(eks.Cluster):
         # aws_eks_v2.ICluster has this property, its own Cluster does not: a type checker would not
         # accept it as an ICluster.
         self.kubectl_provider_options = kubectl_provider_options
-        Annotations.of(self).acknowledge_warning(
-            "@aws-cdk/aws-eks:clusterMustManuallyTagSubnet",
-            "only load balancers need the tag, and training makes none",
-        )
-        if kubectl_provider_options is None:
-            Annotations.of(self).acknowledge_warning(
-                "@aws-cdk/aws-eks:isolatedSubnetsForKubectlPrivateSubnets",
-                "no kubectl runs here; TrainingNetwork has the endpoints",
-            )
+        self._acknowledge_warnings()
         if role is None:
-            acknowledge(
-                self.role,
-                "what EKS's documents ask for; AWS keeps it in step with the control plane",
-                *managed_policy_findings(
-                    "AmazonEKSClusterPolicy", *(AUTO_MODE_POLICIES if auto_mode_role else ())
-                ),
-            )
-            if auto_mode_role:
-                tags = iam.ManagedPolicy(
-                    self,
-                    "Tags",
-                    roles=[self.role],
-                    description="Puts the NodeClasses' tags on machines",
-                )
-                tags.add_statements(*statements(OF_MACHINES, "auto mode tags"))
-                acknowledge(
-                    tags,
-                    "only machines that carry this cluster's name, by condition",
-                    *wildcard_findings(tags, "*"),
-                )
+            self._acknowledge_role(auto_mode=auto_mode_role is not None)
+        if role is None and auto_mode_role:
+            self._let_role_tag_machines()
         if log_days:
-            # Otherwise EKS would make this group, without a retention time, and leave it behind.
-            logs = EndingLogGroup(
-                self,
-                "Logs",
-                log_group_name=f"/aws/eks/{cluster_name}/cluster",
-                days=log_days,
-                encryption_key=encryption_key,
-            )
-            resource.node.add_dependency(logs)
-        for name in () if auto_mode_role else NODELESS_ADDONS:
-            ClusterAddon(
-                self,
-                name,
-                cluster=self,
-                addon_name=name,
-                version=(addon_versions or {}).get(name),
-                configuration={"enableNetworkPolicy": "true"} if name == "vpc-cni" else None,
-            )
+            self._keep_logs(cluster_name, log_days, encryption_key)
+        if auto_mode_role is None:
+            self._add_nodeless_addons(addon_versions or {})
         if oidc_provider:
             # The native resource, whatever the app's feature flags say; IAM fetches the thumbprint
             # itself.
@@ -251,6 +218,68 @@ class TrainingCluster(eks.Cluster):
                 url=self.cluster_open_id_connect_issuer_url,
                 client_ids=["sts.amazonaws.com"],
             )
+
+    def _keep_logs(self, cluster_name: str, days: int, encryption_key: kms.IKey | None) -> None:
+        """Makes the log group first: EKS would make it without a retention time, and leave it
+        behind.
+        """
+        logs = EndingLogGroup(
+            self,
+            "Logs",
+            log_group_name=f"/aws/eks/{cluster_name}/cluster",
+            days=days,
+            encryption_key=encryption_key,
+        )
+        assert self.node.default_child is not None
+        self.node.default_child.node.add_dependency(logs)
+
+    def _add_nodeless_addons(self, versions: Mapping[str, str]) -> None:
+        for name in NODELESS_ADDONS:
+            ClusterAddon(
+                self,
+                name,
+                cluster=self,
+                addon_name=name,
+                version=versions.get(name),
+                configuration={"enableNetworkPolicy": "true"} if name == "vpc-cni" else None,
+            )
+
+    def _acknowledge_warnings(self) -> None:
+        """Says why some of the CDK's warnings stay."""
+        Annotations.of(self).acknowledge_warning(
+            "@aws-cdk/aws-eks:clusterMustManuallyTagSubnet",
+            "only load balancers need the tag, and training makes none",
+        )
+        if self.kubectl_provider_options is None:
+            Annotations.of(self).acknowledge_warning(
+                "@aws-cdk/aws-eks:isolatedSubnetsForKubectlPrivateSubnets",
+                "no kubectl runs here; TrainingNetwork has the endpoints",
+            )
+
+    def _acknowledge_role(self, *, auto_mode: bool) -> None:
+        """Says why the control plane's role has AWS's own policies."""
+        acknowledge(
+            self.role,
+            "what EKS's documents ask for; AWS keeps it in step with the control plane",
+            *managed_policy_findings(
+                "AmazonEKSClusterPolicy", *(AUTO_MODE_POLICIES if auto_mode else ())
+            ),
+        )
+
+    def _let_role_tag_machines(self) -> None:
+        """Lets EKS Auto Mode put the NodeClasses' tags on its machines."""
+        tags = iam.ManagedPolicy(
+            self,
+            "Tags",
+            roles=[self.role],
+            description="Puts the NodeClasses' tags on machines",
+        )
+        tags.add_statements(*statements(OF_MACHINES, "auto mode tags"))
+        acknowledge(
+            tags,
+            "only machines that carry this cluster's name, by condition",
+            *wildcard_findings(tags, "*"),
+        )
 
     def add_node_group(
         self, id: str, *, ami_type: str | None = None, **props: Unpack[NodeGroupProps]

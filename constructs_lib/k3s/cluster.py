@@ -211,29 +211,19 @@ class SelfManagedCluster(Construct):
         )
         self.private_address = address.private_address
         self.public_address = address.public_address
-        public = [self.public_address] if self.public_address else []
         self.server_url = f"https://{self.private_address}:{API_PORT}"
         # A public address that the firewall opens to nobody is no endpoint: no kubeconfig would
         # work.
-        reachable = public[0] if public and api_from else self.private_address
+        reachable = (api_from and self.public_address) or self.private_address
         self.cluster_endpoint = f"https://{reachable}:{API_PORT}"
         # The role recognizes its own machine, and the next one, by this tag.
         tag = ("paddle-aws/control-plane", cluster_name)
-        home, stack = Construct(self, "ControlPlane"), Stack.of(self)
+        home = Construct(self, "ControlPlane")
         files = MachineFiles(home, "Files", files=release.files_for("control-plane"))
         self.role = machine_role(home, "Role")
         policy = self._policy(home, files, snapshots, tag)
         self.group = _group_of_one(home, subnet.availability_zone, group_name)
         self.node.default_child = self.group
-        variables = self._variables(files, release, snapshots, jobs_namespace)
-        k3s = {
-            "node-ip": self.private_address,
-            "advertise-address": self.private_address,
-            "tls-san": [self.private_address, *names, *public],
-            "cluster-cidr": pod_cidr,
-            "service-cidr": service_cidr,
-            **self._snapshot_settings(snapshots),
-        }
         template = launch_template(
             home,
             disk_gib=30,
@@ -242,7 +232,11 @@ class SelfManagedCluster(Construct):
             image_id=IMAGE,
             instance_type=ec2.InstanceType(instance_type),
             role=self.role,
-            user_data=boot_user_data(stack, variables, k3s),
+            user_data=boot_user_data(
+                Stack.of(self),
+                self._variables(files, release, snapshots, jobs_namespace),
+                self._settings(names, pod_cidr, service_cidr, snapshots),
+            ),
         )
         for tagged in (template, self.group):
             Tags.of(tagged).add(*tag)
@@ -314,10 +308,18 @@ class SelfManagedCluster(Construct):
             "SIGNAL_RESOURCE": stack.get_logical_id(self.group),
         }
 
-    def _snapshot_settings(self, snapshots: SnapshotPlace) -> dict[str, str | int]:
-        """Returns k3s's settings that save its state to the bucket."""
+    def _settings(
+        self, names: Sequence[str], pod_cidr: str, service_cidr: str, snapshots: SnapshotPlace
+    ) -> dict[str, str | int | list[str]]:
+        """Returns k3s's settings: its addresses, and where it saves its state."""
         stack = Stack.of(self)
+        public = [self.public_address] if self.public_address else []
         return {
+            "node-ip": self.private_address,
+            "advertise-address": self.private_address,
+            "tls-san": [self.private_address, *names, *public],
+            "cluster-cidr": pod_cidr,
+            "service-cidr": service_cidr,
             "etcd-snapshot-schedule-cron": snapshots.schedule,
             "etcd-snapshot-retention": snapshots.keep,
             "etcd-s3-retention": snapshots.keep,

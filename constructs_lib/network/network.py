@@ -167,6 +167,24 @@ class NetworkOptions(TypedDict, total=False):
     vpn_route_propagation: Sequence[ec2.SubnetSelection]
 
 
+def _subnets(cidr: str, *, nat: bool) -> list[ec2.SubnetConfiguration]:
+    """Returns the layout of each zone: a private subnet and, with NAT, a public one before it."""
+    if not nat:
+        isolated = ec2.SubnetType.PRIVATE_ISOLATED
+        return [ec2.SubnetConfiguration(name="private", subnet_type=isolated)]
+    return [
+        # Public subnets hold only NAT gateways and load balancers: 1/256 of the VPC each, at least
+        # /28 (the smallest in AWS).
+        ec2.SubnetConfiguration(
+            name="public",
+            subnet_type=ec2.SubnetType.PUBLIC,
+            cidr_mask=min(28, int(cidr.rpartition("/")[2]) + 8),
+            map_public_ip_on_launch=False,
+        ),
+        ec2.SubnetConfiguration(name="private", subnet_type=ec2.SubnetType.PRIVATE_WITH_EGRESS),
+    ]
+
+
 class TrainingNetwork(ClusterNetwork):
     """A VPC with private subnets in each zone and, where there is a NAT gateway, public ones.
 
@@ -234,29 +252,12 @@ class TrainingNetwork(ClusterNetwork):
                 *wrong_log_days("flow_log_days", unless_token(flow_log_days), off=True),
             ],
         )
-        private = (
-            ec2.SubnetType.PRIVATE_WITH_EGRESS if nat_gateways else ec2.SubnetType.PRIVATE_ISOLATED
-        )
-        subnets = [ec2.SubnetConfiguration(name="private", subnet_type=private)]
-        if nat_gateways:
-            # Public subnets hold only NAT gateways and load balancers: 1/256 of the VPC each, at
-            # least /28 (the smallest in AWS).
-            public = min(28, int(cidr.rpartition("/")[2]) + 8)
-            subnets.insert(
-                0,
-                ec2.SubnetConfiguration(
-                    name="public",
-                    subnet_type=ec2.SubnetType.PUBLIC,
-                    cidr_mask=public,
-                    map_public_ip_on_launch=False,
-                ),
-            )
         s3 = ec2.GatewayVpcEndpointOptions(service=ec2.GatewayVpcEndpointAwsService.S3)
         decided = {
             "availability_zones": list(availability_zones),
             "ip_addresses": ec2.IpAddresses.cidr(cidr),
             "nat_gateways": nat_gateways,
-            "subnet_configuration": [*subnets, *more_subnets],
+            "subnet_configuration": [*_subnets(cidr, nat=bool(nat_gateways)), *more_subnets],
             "enable_dns_hostnames": True,
             "enable_dns_support": True,
             "restrict_default_security_group": False,
@@ -264,34 +265,11 @@ class TrainingNetwork(ClusterNetwork):
         }
         self.vpc = ec2.Vpc(self, "Vpc", **merge_options(self.node.path, decided, options))
         self.node.default_child = self.vpc.node.default_child
-        acknowledge(
-            self.vpc,
-            "closing the default group needs a custom resource (CloudFormation cannot edit it); "
-            "nothing of ours carries it",
-            "NIST.800.53.R5-VPCDefaultSecurityGroupClosed",
-        )
         self.private_subnets = ec2.SubnetSelection(subnet_group_name="private")
-        public_subnets = self.vpc.public_subnets
-        for subnet in (*public_subnets, *self.vpc.private_subnets, *self.vpc.isolated_subnets):
-            acknowledge(
-                subnet,
-                "the caller names the zones on purpose: no look-up at synth",
-                "cfn-lint:W3010",
-            )
-            # Load balancer controllers find their subnets by these two tags.
-            Tags.of(subnet).add(
-                f"kubernetes.io/role/{'elb' if subnet in public_subnets else 'internal-elb'}", "1"
-            )
-        for subnet in public_subnets:
-            acknowledge(
-                subnet,
-                "this is what makes a subnet public; nodes lie in the private ones",
-                "NIST.800.53.R5-VPCNoUnrestrictedRouteToIGW",
-            )
-            for gateway in subnet.node.find_all():
-                if nat_at_the_end and isinstance(gateway, ec2.CfnNatGateway):
-                    # AWS reserves the very last address, the broadcast address.
-                    gateway.private_ip_address = str(ip_network(subnet.ipv4_cidr_block)[-2])
+        self._tag_subnets()
+        self._acknowledge()
+        if nat_at_the_end:
+            self._fix_nat_addresses()
         if interface_endpoints:
             ServiceEndpoints(
                 self,
@@ -302,23 +280,65 @@ class TrainingNetwork(ClusterNetwork):
                 services=endpoint_services,
             )
         if domain_name:
-            home = Construct(self, "DhcpOptions")
-            # Amazon's own name server and time server. When the stack goes, the VPC returns to the
-            # account's defaults.
-            dhcp = ec2.CfnDHCPOptions(
-                home,
-                "Resource",
-                domain_name=domain_name,
-                domain_name_servers=["AmazonProvidedDNS"],
-                ntp_servers=["169.254.169.123"],
-            )
-            ec2.CfnVPCDHCPOptionsAssociation(
-                home, "Association", dhcp_options_id=dhcp.ref, vpc_id=self.vpc.vpc_id
-            )
+            self._name_domain(domain_name)
         if flow_log_days:
             FlowLogs(
                 self, "FlowLogs", vpc=self.vpc, days=flow_log_days, encryption_key=encryption_key
             )
+
+    def _tag_subnets(self) -> None:
+        """Tags the subnets, by which load balancer controllers find them."""
+        for subnet in (*self.vpc.private_subnets, *self.vpc.isolated_subnets):
+            Tags.of(subnet).add("kubernetes.io/role/internal-elb", "1")
+        for subnet in self.vpc.public_subnets:
+            Tags.of(subnet).add("kubernetes.io/role/elb", "1")
+
+    def _acknowledge(self) -> None:
+        """Says why some findings of the usual checks stay."""
+        acknowledge(
+            self.vpc,
+            "closing the default group needs a custom resource (CloudFormation cannot edit it); "
+            "nothing of ours carries it",
+            "NIST.800.53.R5-VPCDefaultSecurityGroupClosed",
+        )
+        public = self.vpc.public_subnets
+        for subnet in (*public, *self.vpc.private_subnets, *self.vpc.isolated_subnets):
+            acknowledge(
+                subnet,
+                "the caller names the zones on purpose: no look-up at synth",
+                "cfn-lint:W3010",
+            )
+        for subnet in public:
+            acknowledge(
+                subnet,
+                "this is what makes a subnet public; nodes lie in the private ones",
+                "NIST.800.53.R5-VPCNoUnrestrictedRouteToIGW",
+            )
+
+    def _fix_nat_addresses(self) -> None:
+        """Gives each NAT gateway the last address of its subnet."""
+        for subnet in self.vpc.public_subnets:
+            for gateway in subnet.node.find_all():
+                if isinstance(gateway, ec2.CfnNatGateway):
+                    # AWS reserves the very last address, the broadcast address.
+                    gateway.private_ip_address = str(ip_network(subnet.ipv4_cidr_block)[-2])
+
+    def _name_domain(self, domain_name: str) -> None:
+        """Makes DHCP options with the domain name. When the stack goes, the VPC returns to the
+        account's defaults.
+        """
+        home = Construct(self, "DhcpOptions")
+        # Amazon's own name server and time server.
+        dhcp = ec2.CfnDHCPOptions(
+            home,
+            "Resource",
+            domain_name=domain_name,
+            domain_name_servers=["AmazonProvidedDNS"],
+            ntp_servers=["169.254.169.123"],
+        )
+        ec2.CfnVPCDHCPOptionsAssociation(
+            home, "Association", dhcp_options_id=dhcp.ref, vpc_id=self.vpc.vpc_id
+        )
 
     @staticmethod
     def from_vpc(

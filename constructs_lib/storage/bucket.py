@@ -130,6 +130,18 @@ class BucketOptions(TypedDict, total=False):
     transfer_acceleration: bool
 
 
+def _closed(removal_policy: RemovalPolicy) -> dict[str, Any]:
+    """Returns what keeps a bucket private and its objects restorable."""
+    return {
+        "enforce_ssl": True,
+        "minimum_tls_version": 1.2,
+        "block_public_access": s3.BlockPublicAccess.BLOCK_ALL,
+        "object_ownership": s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+        "versioned": True,
+        "removal_policy": removal_policy,
+    }
+
+
 class DataBucket(s3.Bucket):
     """A private bucket and its log bucket, with everything that `s3.Bucket` has (`grant_read`,
     `from_bucket_name`, ...).
@@ -167,14 +179,7 @@ class DataBucket(s3.Bucket):
                 *DAYS.violations("keep_logs_days", unless_token(keep_logs_days)),
             ],
         )
-        closed: dict[str, Any] = {
-            "enforce_ssl": True,
-            "minimum_tls_version": 1.2,
-            "block_public_access": s3.BlockPublicAccess.BLOCK_ALL,
-            "object_ownership": s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
-            "versioned": True,
-            "removal_policy": removal_policy,
-        }
+        closed = _closed(removal_policy)
         decided = {
             "encryption": s3.BucketEncryption.KMS
             if encryption_key
@@ -192,7 +197,7 @@ class DataBucket(s3.Bucket):
             ],
         }
         super().__init__(scope, id, **merge_options(f"{scope.node.path}/{id}", decided, options))
-        logs = s3.Bucket(
+        self.log_bucket = s3.Bucket(
             self,
             "Logs",
             # Log delivery can use a customer's key only if the key is opened to a service. AWS's
@@ -206,10 +211,18 @@ class DataBucket(s3.Bucket):
                 )
             ],
         )
-        self.log_bucket = logs
+        self._log_accesses()
+        for bucket in (self, self.log_bucket):
+            retain_if_replaced(bucket)
+        self._acknowledge()
+        if removal_policy == RemovalPolicy.DESTROY:
+            self._empty_on_delete(encryption_key)
+
+    def _log_accesses(self) -> None:
+        """Has S3 log every access to the bucket in its log bucket."""
         # Set directly: server_access_logs_bucket would add an ACL in an app without the newer
         # feature flags.
-        resource = self.node.default_child
+        resource, logs = self.node.default_child, self.log_bucket
         assert isinstance(resource, s3.CfnBucket)
         resource.logging_configuration = s3.CfnBucket.LoggingConfigurationProperty(
             destination_bucket_name=logs.bucket_name, log_file_prefix=LOG_PREFIX
@@ -221,8 +234,10 @@ class DataBucket(s3.Bucket):
         }
         (delivery,) = statements(STATEMENTS, "log delivery", **arns)
         logs.add_to_resource_policy(delivery)
-        for bucket in (self, logs):
-            retain_if_replaced(bucket)
+
+    def _acknowledge(self) -> None:
+        """Says why some findings of the usual checks stay."""
+        for bucket in (self, self.log_bucket):
             acknowledge(
                 bucket,
                 "versions bring back what was deleted; a copy in another region would double the "
@@ -230,23 +245,25 @@ class DataBucket(s3.Bucket):
                 "NIST.800.53.R5-S3BucketReplicationEnabled",
             )
         acknowledge(
-            logs,
+            self.log_bucket,
             "log delivery would need a key opened to a service: SSE-S3 seals access logs",
             "NIST.800.53.R5-S3DefaultEncryptionKMS",
         )
         acknowledge(
-            logs,
+            self.log_bucket,
             "it is where accesses are logged: a log of its own accesses would feed itself",
             "CKV_AWS_18",
         )
-        if removal_policy == RemovalPolicy.DESTROY:
-            stack, id = Stack.of(self), "BucketEmptier"
-            emptier = stack.node.try_find_child(id) or BucketEmptier(
-                stack, id, encryption_key=encryption_key
-            )
-            assert isinstance(emptier, BucketEmptier)
-            for bucket in (self, logs):
-                emptier.empty_on_delete(bucket)
+
+    def _empty_on_delete(self, encryption_key: kms.IKey | None) -> None:
+        """Has the stack's emptier empty both buckets before they are deleted."""
+        stack, id = Stack.of(self), "BucketEmptier"
+        emptier = stack.node.try_find_child(id) or BucketEmptier(
+            stack, id, encryption_key=encryption_key
+        )
+        assert isinstance(emptier, BucketEmptier)
+        for bucket in (self, self.log_bucket):
+            emptier.empty_on_delete(bucket)
 
     def metric(
         self, metric_name: str, storage_type: str, **options: Unpack[MetricOptions]
