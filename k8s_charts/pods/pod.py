@@ -15,7 +15,6 @@ from k8s_charts import names, yaml_documents
 from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.pods import job_folder, scheduling
 from k8s_charts.spec import TrainingJob, pod_security
-from k8s_charts.spec.groups import TrainerResources
 from paddle_aws.settings.errors import SettingError
 from paddle_aws.settings.model import Settings
 
@@ -218,20 +217,9 @@ def template(
     first |= container
     pod_spec |= {**scheduling.placement(job, role, gpus=gpus > 0, auto=auto), **spec}
 
-    def mount(name: str, path: str, source: Object, **fields: object) -> None:
-        pod_spec["volumes"].append({"name": name, **source})
-        first["volumeMounts"].append({"name": name, "mountPath": path, **fields})
-
-    if isinstance(resources, TrainerResources):
-        memory = {"medium": "Memory", "sizeLimit": resources.shared_memory}
-        mount("shared-memory", contract.SHARED_MEMORY, {"emptyDir": memory})
-    if program is not None:
-        place = f"{INLINE_PROGRAMS}/{job.program.folder}"
-        mount("program", place, {"configMap": {"name": program}}, readOnly=True)
-    if role == "environment":
-        lines = config_map_name(job, "requirements", requirements(job))
-        folder = str(PurePosixPath(contract.REQUIREMENTS).parent)
-        mount("requirements", folder, {"configMap": {"name": lines}}, readOnly=True)
+    for volume, mount in _more_folders(job, role, program):
+        pod_spec["volumes"].append(volume)
+        first["volumeMounts"].append(mount)
     if job.volume.kind != "none":
         pod_spec["volumes"].insert(
             0,
@@ -253,6 +241,26 @@ def template(
     if faults := list(_faults(filled, job, role)):
         raise SettingError("\n".join(f"the {role} pod's {fault}" for fault in faults))
     return filled
+
+
+def _more_folders(
+    job: TrainingJob, role: names.Role, program: str | None
+) -> Iterator[tuple[Object, Object]]:
+    """Yields the volumes of a pod beside the job's, each with its mount."""
+
+    def folder(name: str, path: str, source: Object, **fields: object) -> tuple[Object, Object]:
+        return {"name": name, **source}, {"name": name, "mountPath": path, **fields}
+
+    if role not in ("data", "environment"):
+        memory = {"medium": "Memory", "sizeLimit": job.resources.shared_memory}
+        yield folder("shared-memory", contract.SHARED_MEMORY, {"emptyDir": memory})
+    if program is not None:
+        place = f"{INLINE_PROGRAMS}/{job.program.folder}"
+        yield folder("program", place, {"configMap": {"name": program}}, readOnly=True)
+    if role == "environment":
+        lines = config_map_name(job, "requirements", requirements(job))
+        place = str(PurePosixPath(contract.REQUIREMENTS).parent)
+        yield folder("requirements", place, {"configMap": {"name": lines}}, readOnly=True)
 
 
 def _add(template: Object, job: TrainingJob, role: names.Role) -> None:

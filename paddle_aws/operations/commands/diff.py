@@ -4,7 +4,7 @@ it.
 
 import json as json_documents
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -91,18 +91,7 @@ def diff(
         account = AccountChecks(spec)
         deployed = [stack["StackName"] for stack in account.deployed_stacks]
         if not deployed:
-            say(
-                f"no stack of cluster {spec.name} is deployed: `cdk deploy --all` makes it and "
-                "replaces nothing"
-            )
-            if others := sorted(account.other_clusters()):
-                named = f"{spec.region} has another cluster: {', '.join(others)}"
-                say(f"{named}. A new `name` is a new cluster; the old one stays, and is billed")
-            for region in account.other_regions():
-                say(
-                    f"cluster {spec.name} is deployed in {region}: it stays there, with its data, "
-                    f"and is billed, until `cdk destroy --all` with region {region}"
-                )
+            _describe_first_deploy(account)
             if json:
                 as_json([])
             return
@@ -117,25 +106,10 @@ def diff(
                     if state != "ok":
                         say(text)
         api = account.client("cloudformation")
-        watch = next(
-            (
-                stack["StackName"]
-                for stack in account.deployed_stacks
-                if "DashboardName" in outputs_of(stack)
-            ),
-            None,
-        )
         losses = []
-        if not spec.budget and watch:
-            losses.append(
-                Loss(watch, "the whole stack", "AWS::CloudFormation::Stack", "left behind", "")
-            )
-            deployed.remove(watch)
-            delete = f"aws cloudformation delete-stack --stack-name {watch} --region {spec.region}"
-            say(
-                f"cluster.yaml has no budget, and `cdk deploy` leaves {watch} and its alarms "
-                f"behind: run `{delete}` first"
-            )
+        if left := _left_behind(account):
+            losses.append(left)
+            deployed.remove(left.stack)
         if deployed:
             _prepare(config, account, deployed)
         try:
@@ -150,16 +124,59 @@ def diff(
             show(("STACK", "RESOURCE", "TYPE", "CHANGE", "WHAT THAT MEANS"), losses)
         else:
             say("nothing is replaced or removed")
-        ends = list(dict.fromkeys(loss.what for loss in losses if loss.change == REFUSED))
-        if any(loss.what and loss.change != REFUSED for loss in losses):
-            then = "`paddle-aws protect --lift`, `cdk deploy --all` and `paddle-aws protect`"
-            ends.append(
-                "the deploy would lose what the last column names: keep the old settings; or "
-                f"copy it and run {then}. What is replaced stays in the account, and so does its "
-                "key: `paddle-aws leftovers` lists both"
-            )
-        if ends:
-            raise Failed("\n".join(ends))
+        if reasons := _reasons(losses):
+            raise Failed("\n".join(reasons))
+
+
+def _describe_first_deploy(account: AccountChecks) -> None:
+    """Says what the first deploy of a cluster makes, and which clusters of the account stay."""
+    spec = account.spec
+    say(
+        f"no stack of cluster {spec.name} is deployed: `cdk deploy --all` makes it and "
+        "replaces nothing"
+    )
+    if others := sorted(account.other_clusters()):
+        named = f"{spec.region} has another cluster: {', '.join(others)}"
+        say(f"{named}. A new `name` is a new cluster; the old one stays, and is billed")
+    for region in account.other_regions():
+        say(
+            f"cluster {spec.name} is deployed in {region}: it stays there, with its data, "
+            f"and is billed, until `cdk destroy --all` with region {region}"
+        )
+
+
+def _left_behind(account: AccountChecks) -> Loss | None:
+    """Returns the stack of a budget that the settings name no more, and says how to delete it."""
+    spec = account.spec
+    watch = next(
+        (
+            stack["StackName"]
+            for stack in account.deployed_stacks
+            if "DashboardName" in outputs_of(stack)
+        ),
+        None,
+    )
+    if spec.budget or watch is None:
+        return None
+    delete = f"aws cloudformation delete-stack --stack-name {watch} --region {spec.region}"
+    say(
+        f"cluster.yaml has no budget, and `cdk deploy` leaves {watch} and its alarms "
+        f"behind: run `{delete}` first"
+    )
+    return Loss(watch, "the whole stack", "AWS::CloudFormation::Stack", "left behind", "")
+
+
+def _reasons(losses: Sequence[Loss]) -> list[str]:
+    """Returns why the deploy should not be made; empty if it loses no data."""
+    reasons = list(dict.fromkeys(loss.what for loss in losses if loss.change == REFUSED))
+    if any(loss.what and loss.change != REFUSED for loss in losses):
+        then = "`paddle-aws protect --lift`, `cdk deploy --all` and `paddle-aws protect`"
+        reasons.append(
+            "the deploy would lose what the last column names: keep the old settings; or "
+            f"copy it and run {then}. What is replaced stays in the account, and so does its "
+            "key: `paddle-aws leftovers` lists both"
+        )
+    return reasons
 
 
 def _another_file_system(account: AccountChecks, deployed: Sequence[str]) -> str:
@@ -277,17 +294,24 @@ def _losses(api: Any, stack: str) -> Iterator[Loss]:
                 yield Loss(stack, change["LogicalResourceId"], kind, REFUSED, refused)
             elif says:
                 yield Loss(stack, change["LogicalResourceId"], kind, says, held)
-        for name in before.keys() & after.keys():
-            then = _expiry(after[name])
-            for what, number in _expiry(before[name]).items():
-                if then.get(what, number) < number:
-                    yield Loss(
-                        stack,
-                        name,
-                        after[name]["Type"],
-                        "expires sooner",
-                        f"{what} {then[what]} (today {number}) are deleted within a day",
-                    )
+        yield from _sooner_expiries(stack, before, after)
+
+
+def _sooner_expiries(
+    stack: str, before: Mapping[str, Any], after: Mapping[str, Any]
+) -> Iterator[Loss]:
+    """Yields the buckets and repositories that will delete by themselves what they keep today."""
+    for name in before.keys() & after.keys():
+        then = _expiry(after[name])
+        for what, number in _expiry(before[name]).items():
+            if then.get(what, number) < number:
+                yield Loss(
+                    stack,
+                    name,
+                    after[name]["Type"],
+                    "expires sooner",
+                    f"{what} {then[what]} (today {number}) are deleted within a day",
+                )
 
 
 def _replaceable(changes: list[dict[str, Any]]) -> set[str]:

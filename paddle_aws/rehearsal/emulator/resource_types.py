@@ -127,7 +127,7 @@ def complete_after(
 def apply() -> None:
     """Adds every type of this folder except those of documents.py."""
     rows = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
-    add({name: _read_type(row) for name, row in rows.items()} | TYPES)
+    add({name: _DescribedType(row).handlers() for name, row in rows.items()} | TYPES)
     complete_after("AWS::EKS::AccessEntry", _update_entry_policies)
     complete_after("AWS::IAM::Group", _update_group_policies)
     wrap_handlers("AWS::IAM::Group", delete=_delete_group)
@@ -164,82 +164,95 @@ def _select(paths: Mapping[str, str] | None, properties: Properties) -> dict[str
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _read_type(row: Mapping[str, Any]) -> ResourceType:
-    """Returns the type that a row of resource_types.yaml describes."""
-    service, create_call, omitted = row["service"], row["create"], {*row.get("omit", ()), "Tags"}
-    records = AccountRegionScopedDict()
-    """Attributes, and the identifier that carries the tags, by physical id."""
+class _DescribedType:
+    """A type as a row of resource_types.yaml describes it: which calls of its service create,
+    change and delete a resource, and with which parameters.
+    """
 
-    def describe(physical_id: str, props: Properties) -> dict[str, Any]:
-        return {
-            **props,
-            **records.get(physical_id, [{}])[0],
-            "id": physical_id,
-            "account": get_account_id(),
-        }
+    def __init__(self, row: Mapping[str, Any]) -> None:
+        self._row, self._service = row, row["service"]
+        self._omitted = {*row.get("omit", ()), "Tags"}
+        self._records = AccountRegionScopedDict()
+        """Attributes, and the identifier that carries the tags, by physical id."""
 
-    def parameters(
-        props: Properties, paths: Mapping[str, str] | None, resource: Properties
-    ) -> dict[str, Any]:
-        return {
-            **{name: value for name, value in props.items() if name not in omitted},
-            **_select(paths, resource),
-        }
+    def handlers(self) -> ResourceType:
+        """Returns the type's handlers."""
+        row = self._row
+        return ResourceType(
+            self.create,
+            functools.partial(self.run, row["delete"]),
+            self.update,
+            row.get("replacing", AllBut(("Tags",))),
+            "tags" in row,
+            functools.partial(self.run, row["snapshot"]) if "snapshot" in row else None,
+        )
 
-    def create(logical_id: str, props: Properties, stack: str) -> PhysicalResource:
+    def create(self, logical_id: str, props: Properties, stack: str) -> PhysicalResource:
+        """Creates a resource, and keeps what it will be asked for."""
+        row, operation = self._row, self._row["create"]
         generated_name = str(
             provisioners._physical_name(stack, logical_id, max_len=row.get("max_length", 255))
         )
         resource = {**props, "generated_name": generated_name, "account": get_account_id()}
         tags = {"Tags": props.get("Tags") or [], "tags": provisioners._tag_map(props.get("Tags"))}
-        tags_ = {
-            name: value for name, value in tags.items() if name in members(service, create_call)
+        accepted_tags = {
+            name: value for name, value in tags.items() if name in members(self._service, operation)
         }
-        request = {**parameters(props, row.get("with"), resource), **tags_}
-        resource |= call(service, create_call, request)
+        request = {**self._parameters(props, row.get("with"), resource), **accepted_tags}
+        resource |= call(self._service, operation, request)
         physical_id: str = jmespath.search(row["id"], resource)
         attributes = _select(row.get("attributes"), resource)
-        records[physical_id] = (
-            attributes,
-            jmespath.search(row.get("tags", "id"), {**resource, "id": physical_id}),
-        )
-        if not tags_:
-            retag(physical_id, {}, props)
+        tagged_id = jmespath.search(row.get("tags", "id"), {**resource, "id": physical_id})
+        self._records[physical_id] = (attributes, tagged_id)
+        if not accepted_tags:
+            self._retag(physical_id, {}, props)
         return physical_id, attributes
 
-    def retag(physical_id: str, old: Properties, new: Properties) -> None:
-        tagged_id = records[physical_id][1]
-        if service == "ec2" and "tags" in row:
+    def update(self, physical_id: str, old: Properties, new: Properties) -> PhysicalResource:
+        """Changes a resource in place."""
+        for operation, paths in self._row.get("update", {}).items():
+            names = {name.lower() for name in members(self._service, operation)}
+            request = self._parameters(new, paths, self._describe(physical_id, new))
+            call(
+                self._service,
+                operation,
+                {name: value for name, value in request.items() if name.lower() in names},
+            )
+        self._retag(physical_id, old, new)
+        return physical_id, self._records[physical_id][0]
+
+    def run(self, calls: Mapping[str, Any], physical_id: str, props: Properties) -> None:
+        """Makes the calls that delete a resource, or take its snapshot."""
+        for operation, paths in calls.items():
+            call(self._service, operation, _select(paths, self._describe(physical_id, props)))
+
+    def _describe(self, physical_id: str, props: Properties) -> dict[str, Any]:
+        return {
+            **props,
+            **self._records.get(physical_id, [{}])[0],
+            "id": physical_id,
+            "account": get_account_id(),
+        }
+
+    def _parameters(
+        self, props: Properties, paths: Mapping[str, str] | None, resource: Properties
+    ) -> dict[str, Any]:
+        return {
+            **{name: value for name, value in props.items() if name not in self._omitted},
+            **_select(paths, resource),
+        }
+
+    def _retag(self, physical_id: str, old: Properties, new: Properties) -> None:
+        tagged_id = self._records[physical_id][1]
+        if self._service == "ec2" and "tags" in self._row:
             provisioners._ec2_apply_tags(tagged_id, dict(new), dict(old))
-        elif service == "eks":
+        elif self._service == "eks":
             old_tags, new_tags = (provisioners._tag_map(props.get("Tags")) for props in (old, new))
             eks._tags[tagged_id] = {
                 key: value
                 for key, value in eks._tags.get(tagged_id, {}).items()
                 if key not in old_tags
             } | new_tags
-
-    def update(physical_id: str, old: Properties, new: Properties) -> PhysicalResource:
-        for operation, paths in row.get("update", {}).items():
-            names = {name.lower() for name in members(service, operation)}
-            request = parameters(new, paths, describe(physical_id, new))
-            call(
-                service,
-                operation,
-                {name: value for name, value in request.items() if name.lower() in names},
-            )
-        retag(physical_id, old, new)
-        return physical_id, records[physical_id][0]
-
-    def run(calls: Mapping[str, Any], physical_id: str, props: Properties) -> None:
-        for operation, paths in calls.items():
-            call(service, operation, _select(paths, describe(physical_id, props)))
-
-    snapshot = functools.partial(run, row["snapshot"]) if "snapshot" in row else None
-    replacing = row.get("replacing", AllBut(("Tags",)))
-    return ResourceType(
-        create, functools.partial(run, row["delete"]), update, replacing, "tags" in row, snapshot
-    )
 
 
 def _rule_type(direction: str) -> ResourceType:
