@@ -251,6 +251,7 @@ _SENTENCES = {
     for allowed, kinds in _MUST_BE.items()
     for kind in kinds
 } | {
+    "invalid_key": "is not a setting: its name must be text",
     "too_short": "must have at least {min_length} entries (found {actual_length})",
     "too_long": "must have at most {max_length} entries (found {actual_length})",
 }
@@ -367,8 +368,11 @@ def _flat(text: str) -> str:
 def _without(settings: Mapping[str, Any], faulty: Iterable[Location]) -> _SoundSettings:
     """Returns the settings without the faulty ones. A list with a fault is left out as a whole."""
     rest = _SoundSettings(settings)
-    for location in filter(None, faulty):
-        *above, last = itertools.takewhile(lambda part: isinstance(part, str), location)
+    for location in faulty:
+        names = list(itertools.takewhile(lambda part: isinstance(part, str), location))
+        if not names:
+            continue
+        *above, last = names
         group = rest
         for part in map(str, above):
             inner = group.get(part)

@@ -52,6 +52,12 @@ def test_refused_in_one_sentence(
     assert lines == sentence if isinstance(sentence, list) else sentence in lines
 
 
+def test_a_program_that_hands_in_a_key_that_is_no_text_gets_a_sentence() -> None:
+    settings: Any = {"name": "words", "trainers": 3, "data": {"prepared": True}, 1: "x"}
+    with pytest.raises(SettingError, match=r"^\[1\] is not a setting: its name must be text$"):
+        TrainingJob.parse(settings)
+
+
 READERS: dict[str, Callable[[Path], object]] = {
     "job.yaml": TrainingJob.load,
     "outputs.json": ClusterOutputs.load,
