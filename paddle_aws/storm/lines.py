@@ -66,9 +66,4 @@ def numbers(line: str) -> dict[str, float]:
 
 def printable(text: str) -> str:
     """Returns a line with its control characters written out, for a terminal."""
-    return "".join(
-        character
-        if character.isprintable()
-        else character.encode("unicode_escape", "backslashreplace").decode()
-        for character in text
-    )
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)

@@ -110,8 +110,13 @@ class Storm:
         self.job = source.load(fetch=True)
         if not self.job.has_agent:
             raise BadInput(
-                f"controller is {self.job.controller}: a storm restarts pods as `controller: job` "
-                "does, and runs no other"
+                f"controller is {self.job.controller}: no agent is in its operator's pods, which "
+                "tells a storm whose a process is; storm with `controller: job`"
+            )
+        if self.job.chosen_runtime == "paddle-0.x":
+            raise BadInput(
+                "runtime is paddle-0.x: such a Paddle is in your image alone, and a storm runs "
+                "what is on this machine; move the program to Paddle 2.6 (docs/migrate-from-0.x.md)"
             )
         ranks = self.job.trainers * self.job.chosen_processes
         for fault in plan.schedule:

@@ -25,7 +25,13 @@ from paddle_aws.storm import connections
 from paddle_aws.storm.calls import Answer, Call, Listener, filter_program
 from paddle_aws.storm.faults import COUNTED, FREEZES, SERVERS, VOLUME, Fault
 from paddle_aws.storm.lines import GLOG, LineReader, numbers, printable
-from paddle_aws.storm.processes import children, descendants, send_signal, signal_processes
+from paddle_aws.storm.processes import (
+    ancestors,
+    children,
+    descendants,
+    send_signal,
+    signal_processes,
+)
 from paddle_aws.storm.ranks import Rank, Ranks
 from paddle_aws.storm.trace import Event, Inflicted, Trace
 
@@ -72,8 +78,10 @@ class StormSupervisor(Supervisor):
         self._last_step, self._cancel = last_step, cancel
         self._reader, self._ranks = LineReader(metrics), Ranks(processes)
         self._began = self._last = time.monotonic()
-        self._pods: dict[int, Pod] = {}
-        self._containers: dict[int, RunningContainer] = {}
+        self._homes: dict[int, tuple[Pod, RunningContainer]] = {}
+        """Each container and its pod, by the container's first process. Not by the pod's index: a
+        pod of a Job without indexes learns its rank from its peers.
+        """
         self._listeners: list[Listener] = []
         self._texts: dict[tuple[int, int], bytes] = {}
         self._inflicting: Fault | None = None
@@ -124,7 +132,6 @@ class StormSupervisor(Supervisor):
         return container.model_copy(update={"environment": (*kept, *more)})
 
     def pod_started(self, pod: Pod, index: int | None) -> None:
-        self._pods[index or 0] = pod
         self._note_life()
         self._say(f"pod {pod.facts.name} starts")
 
@@ -171,10 +178,8 @@ class StormSupervisor(Supervisor):
     # What happens.
 
     def _filter(self, pod: Pod) -> CallFilter:
-        index = next(number for number, started in self._pods.items() if started is pod)
-
         def listen(container: RunningContainer, listener: int) -> None:
-            self._containers[index] = container
+            self._homes[container.init] = pod, container
             answer = partial(self._answer, container)
             self._listeners.append(Listener(listener, answer, self._carried_out))
 
@@ -378,11 +383,11 @@ class StormSupervisor(Supervisor):
             self._fault_attempt = sys.maxsize
             self._refusals[fault] = 0
             return "met 0 operations"
-        index = fault.rank // (1 if kind in SERVERS else self._ranks.processes)
         rank = await self._wait_for(fault.rank, kind not in SERVERS)
-        pod, container = self._pods.get(index), self._containers.get(index)
-        if rank is None or pod is None or container is None:
+        inits = [above for above in ancestors(rank.pid) if above in self._homes] if rank else []
+        if rank is None or not inits:
             return "no effect: the rank was not there"
+        pod, container = self._homes[inits[0]]
         if kind == "damage-checkpoint":
             if what := self._damage():
                 signal_processes([rank.pid], container.init, signal.SIGKILL)

@@ -87,18 +87,23 @@ def test_a_program_that_forgets_its_step_is_told_of_and_the_printed_line_shows_i
 ):
     """It also speaks as an agent would, to have a process killed that is not its own."""
     forgetful = PROGRAM.replace("done, total = json", "_, total = json")
+    forgetful = f"print('[agent 0] clears the screen: \\x1b[2J', flush=True)\n{forgetful}"
     forgetful += f"""
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
         os.write(1, b"[agent 0] attempt 9: trainer 0 is process {bystander.pid}\\n")
-        os.write(1, b"[agent 0] clears the screen: \\x1b[2J\\n")
     os._exit(0)
 """
-    refused = storm("--faults", "kill-rank/0@stop-9", program=forgetful, **SETTINGS)
+    # Pods without indexes: they agree on their ranks.
+    settings = {**SETTINGS, "discovery": "pod-list"}
+    refused = storm("--faults", "kill-rank/0@stop-9", program=forgetful, **settings)
     assert refused.code == 2 and not (refused.place / ".storm").exists()
     assert "'kill-rank/0@stop-9': stop is no event; start, step, save, saved" in refused.output
     assert len(refused.output.splitlines()) == 1
+
+    mistaken = storm("--set", "trainers=two")
+    assert mistaken.code == 2 and "trainers must be a whole number (found two)" in mistaken.output
 
     ended = storm("--faults", "kill-rank/0@step-9")
     assert ended.code == 1, ended.output
@@ -111,8 +116,6 @@ if os.fork() == 0:
     runs = [(again.place / f".storm/{name}.txt").read_text() for name in ("calm-2", "run-1")]
     assert all("clears the screen: \\x1b[2J" in run and "\x1b" not in run for run in runs)
     assert bystander.poll() is None
-    mistaken = storm("--set", "trainers=two")
-    assert mistaken.code == 2 and "trainers must be a whole number (found two)" in mistaken.output
     finding, *_ = again.receipt["runs"][0]["findings"]
     assert finding["symptom"] == "other values" and finding["after"] == "kill-rank/0@step-9"
     assert any("fault: kill-rank/0@step-9" in line for line in finding["lines"])
