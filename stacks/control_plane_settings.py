@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from constructs_lib.addresses import SHARED
 from constructs_lib.ec2.node_rules import PORTS, STATE_GIB, control_plane_type, wrong_ports
-from constructs_lib.network.addresses import SHARED
 from constructs_lib.rules import KUBERNETES_VERSION, LogDays
 from paddle_aws.settings.model import Fault, Refused, Settings
 from paddle_aws.stacks.network_settings import (

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, field_validator
 
-from constructs_lib.network import addresses
-from constructs_lib.network.addresses import SHARED, not_private
+from constructs_lib import addresses
+from constructs_lib.addresses import SHARED, not_private
 from constructs_lib.rules import LogDays, duplicates, nat_count
 from paddle_aws.settings.model import Fault, Refused, Settings
 from paddle_aws.stacks.rule_settings import obeys, to_refused

@@ -8,12 +8,12 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from pydantic.alias_generators import to_pascal
 
-from constructs_lib.network.subnets import choose_subnets
 from constructs_lib.storage.bucket import DataBucket
 from constructs_lib.storage.file_system import MountableFileSystem, SharedFileSystem
 from constructs_lib.storage.image_repository import ImageRepository
 from constructs_lib.storage.lustre import LustreFileSystem
 from constructs_lib.storage.shared_file_system import ISharedFileSystem
+from constructs_lib.subnets import choose_subnets
 from paddle_aws.stacks.cluster_spec import USED_IMAGE
 from paddle_aws.stacks.part import Platform, PlatformStack, StoragePart
 

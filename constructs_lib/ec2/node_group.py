@@ -16,6 +16,7 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct, IDependable
 
 from constructs_lib.acknowledged import acknowledge
+from constructs_lib.addresses import not_everybody
 from constructs_lib.ec2.file_system_mount import mount_files
 from constructs_lib.ec2.machine import (
     SCALING_ACTIVITIES,
@@ -34,13 +35,12 @@ from constructs_lib.ec2.node_rules import (
     wrong_shape,
 )
 from constructs_lib.ec2.node_shape import PULL_THROUGHPUT, NodeShape
-from constructs_lib.network.addresses import not_everybody
-from constructs_lib.network.subnets import choose_subnets, zones_of
+from constructs_lib.metrics import AUTO_SCALING, MetricOptions, metric
 from constructs_lib.rules import Violation, not_a_list
 from constructs_lib.storage.file_system import MountableFileSystem
 from constructs_lib.storage.key_policy import open_to
+from constructs_lib.subnets import choose_subnets, zones_of
 from constructs_lib.validation import drop_tokens, is_token, refuse, unless_token
-from constructs_lib.watch.metrics import AUTO_SCALING, MetricOptions, metric
 
 
 def efa_group(scope: Construct, vpc: ec2.IVpc) -> ec2.SecurityGroup:

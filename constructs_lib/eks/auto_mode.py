@@ -14,7 +14,7 @@ from constructs import Construct
 from constructs_lib.ec2.node_group import efa_group
 from constructs_lib.ec2.node_rules import contradictions, wrong_shape
 from constructs_lib.ec2.node_shape import NodeShape
-from constructs_lib.network.subnets import choose_subnets
+from constructs_lib.subnets import choose_subnets
 from constructs_lib.validation import refuse
 
 

@@ -14,17 +14,17 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge, managed_policy_findings, wildcard_findings
+from constructs_lib.addresses import not_everybody, not_private
 from constructs_lib.ec2.node_group import NodeGroupProps
 from constructs_lib.eks.addon import ClusterAddon
 from constructs_lib.eks.managed_nodes import ManagedNodes
-from constructs_lib.network.addresses import not_everybody, not_private
-from constructs_lib.network.subnets import choose_subnets, zones_of
+from constructs_lib.metrics import CONTAINER_INSIGHTS, MetricOptions, metric
 from constructs_lib.rules import KUBERNETES_VERSION, Violation, unlike
 from constructs_lib.rules import log_days as wrong_log_days
 from constructs_lib.statements import OF_MACHINES, statements
 from constructs_lib.storage.log_group import EndingLogGroup
+from constructs_lib.subnets import choose_subnets, zones_of
 from constructs_lib.validation import drop_tokens, merge_options, refuse, unless_token
-from constructs_lib.watch.metrics import CONTAINER_INSIGHTS, MetricOptions, metric
 
 NODELESS_ADDONS = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
 """DaemonSets: they are healthy without a node, so they come with the cluster. Add-ons with a

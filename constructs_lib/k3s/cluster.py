@@ -17,6 +17,7 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge, wildcard_findings
+from constructs_lib.addresses import SHARED, not_private
 from constructs_lib.ec2.machine import (
     SCALING_ACTIVITIES,
     SESSIONS,
@@ -33,7 +34,6 @@ from constructs_lib.k3s.cluster_firewall import API, ClusterFirewall
 from constructs_lib.k3s.cluster_secrets import ClusterSecrets
 from constructs_lib.k3s.release import IMAGE, MachineFiles, Release, boot_user_data
 from constructs_lib.k3s.state_volume import StateVolume
-from constructs_lib.network.addresses import SHARED, not_private
 from constructs_lib.rules import not_a_list
 from constructs_lib.statements import OF_MACHINES, statements
 from constructs_lib.validation import refuse, unless_token

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
+from constructs_lib.addresses import not_everybody
 from constructs_lib.ec2.node_rules import wrong_ports
-from constructs_lib.network.addresses import not_everybody
 from constructs_lib.rules import not_a_list
 from constructs_lib.validation import drop_tokens, refuse
 

@@ -23,9 +23,9 @@ from constructs_lib.ec2.machine import (
     replace_one_by_one,
     session_role,
 )
-from constructs_lib.network.subnets import choose_subnets
 from constructs_lib.statements import fill
 from constructs_lib.storage.key_policy import open_to
+from constructs_lib.subnets import choose_subnets
 
 TAG = "paddle-aws/tunnel"
 """The machine's tag; its value is the document's name."""

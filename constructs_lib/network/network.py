@@ -16,11 +16,11 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge
-from constructs_lib.network.addresses import SHARED, not_private
-from constructs_lib.network.subnets import choose_subnets
+from constructs_lib.addresses import SHARED, not_private
 from constructs_lib.rules import Violation, duplicates, nat_count, not_a_list
 from constructs_lib.rules import log_days as wrong_log_days
 from constructs_lib.storage.log_group import EndingLogGroup
+from constructs_lib.subnets import choose_subnets
 from constructs_lib.validation import (
     drop_tokens,
     is_token,

@@ -25,12 +25,12 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct, IValidation
 
 from constructs_lib.acknowledged import acknowledge, wildcard_findings
+from constructs_lib.metrics import S3, MetricOptions, metric
 from constructs_lib.rules import DAYS
 from constructs_lib.statements import statements
 from constructs_lib.storage.removal import DeletionPolicy, deletion_policy, retain_if_replaced
 from constructs_lib.storage.stack_end import StackEndFunction
 from constructs_lib.validation import merge_options, refuse, unless_token
-from constructs_lib.watch.metrics import S3, MetricOptions, metric
 
 STATEMENTS = Path(__file__).with_name("bucket_statements.json")
 HANDLER = Path(__file__).with_name("bucket_emptier_handler.py")

@@ -16,12 +16,12 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct, IDependable
 
 from constructs_lib.acknowledged import acknowledge
-from constructs_lib.network.subnets import choose_subnets
+from constructs_lib.metrics import EFS, MetricOptions, metric
 from constructs_lib.rules import POSIX_ID, Violation
 from constructs_lib.statements import statements
 from constructs_lib.storage.removal import retain_if_replaced
+from constructs_lib.subnets import choose_subnets
 from constructs_lib.validation import merge_options, refuse, unless_token
-from constructs_lib.watch.metrics import EFS, MetricOptions, metric
 
 POLICY = Path(__file__).with_name("file_system_policy.json")
 """Who may mount. Without ClientRootAccess root is squashed, and the access point sets the user."""

@@ -19,7 +19,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from constructs_lib.network.subnets import choose_subnets
+from constructs_lib.metrics import FSX, MetricOptions, metric
 from constructs_lib.rules import (
     BACKUP_DAYS,
     LUSTRE_FOLDER,
@@ -31,8 +31,8 @@ from constructs_lib.rules import (
 )
 from constructs_lib.storage.key_policy import open_to
 from constructs_lib.storage.removal import retain_if_replaced
+from constructs_lib.subnets import choose_subnets
 from constructs_lib.validation import refuse, unless_token
-from constructs_lib.watch.metrics import FSX, MetricOptions, metric
 
 PORTS = (ec2.Port.tcp(988), ec2.Port.tcp_range(1018, 1023))
 PREPARE = Path(__file__).with_name("prepare-lustre.sh")
