@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from paddle_node.rendezvous.trainers import Trainers
-from paddle_node.training.step_log import KEPT, PARTS
 from paddle_node.volume.attempts import RecordedAttempt
-from paddle_node.volume.goodput import LOST, STARTING, TRAINING, WAITING
+from paddle_node.volume.goodput import KEPT, LOST, PARTS, STARTING, TRAINING, WAITING
 
 
 @dataclass

@@ -20,9 +20,10 @@ from typing import Any
 
 from paddle_node import command_line
 from paddle_node.contract import ExitCode, Variable
+from paddle_node.environment import ProgramEnvironment
 from paddle_node.failure import leave
 from paddle_node.volume import durable, pass_metrics
-from paddle_node.volume.goodput import DATA, SAVING, SLOWEST, TRAINING
+from paddle_node.volume.goodput import KEPT, PARTS, SAVING, SLOWEST
 
 MOST = 500
 """Lines of a file above which every second line that neither begins nor ends an attempt is
@@ -40,13 +41,9 @@ READ = 16
 """Lines with metrics that are read of those that came together: more come from a program that
 prints faster than anybody can read, and a sample of its lines is as good.
 """
-PARTS = (DATA, TRAINING, SAVING, SLOWEST)
-"""Where a trainer's seconds go; `SLOWEST`: waiting for the other trainers."""
 STEP = "step"
 WORLD_SIZE = "world_size"
 """The metric that is no number of a step, but how many ranks the program has."""
-KEPT = {"kept_data": DATA, "kept_training": TRAINING}
-"""Maps the name of each kept time to the part whose seconds a save secures."""
 
 
 class StepLog:
@@ -333,8 +330,6 @@ def _number(name: str, value: Any, kind: type[int | float]) -> Any:
 @cache
 def _own_world() -> int:
     """Returns how many ranks the job has, where that binds this process; else 0."""
-    from paddle_node.environment import ProgramEnvironment
-
     return ProgramEnvironment.read().world
 
 
@@ -343,8 +338,6 @@ def _own_log() -> StepLog | None:
     """Returns this process's step log; None outside a pod, or if the lines of the process's log are
     read instead.
     """
-    from paddle_node.environment import ProgramEnvironment
-
     environment = ProgramEnvironment.read()
     if not environment.steps or environment.metrics:
         return None

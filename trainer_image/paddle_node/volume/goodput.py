@@ -17,6 +17,10 @@ ALL = (WAITING, STARTING, DATA, TRAINING, SAVING, SLOWEST, LOST)
 training that was kept; saving; waiting for the slowest trainer; reading and training that had to be
 repeated.
 """
+PARTS = (DATA, TRAINING, SAVING, SLOWEST)
+"""Where a trainer's seconds go."""
+KEPT = {"kept_data": DATA, "kept_training": TRAINING}
+"""Maps the name of each kept time to the part whose seconds a save secures."""
 _JSON = '  {"goodput": '
 
 
