@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 import xxhash
 from job_folder import IMAGE, Job, lines_file, table, tar
-from paddle_node import retry
+from paddle_node import local_disk, retry
 from paddle_node.failure import Failure
-from paddle_node.staging import local_disk, preparation
-from paddle_node.staging.local_disk import LocalDisk
+from paddle_node.local_disk import LocalDisk
+from paddle_node.staging import preparation
 from paddle_node.staging.shard_copy import stage
 from paddle_node.volume import data_manifest, durable
 
@@ -359,7 +359,7 @@ def test_a_slow_volume_is_copied(job: Job, tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; "
         "from paddle_node.volume.job_folder import JobFolder; "
-        "from paddle_node.staging import local_disk, shard_copy; "
+        "from paddle_node import local_disk; from paddle_node.staging import shard_copy; "
         "local_disk.SAMPLE = 1 << 20; local = "
         "local_disk.LocalDisk(Path(sys.argv[2]), 'auto', passes=100); "
         "print(shard_copy.stage(JobFolder(Path(sys.argv[1])), 1, 3, print, local))"

@@ -21,7 +21,7 @@ from typing import Any, Self
 from paddle_node import command_line, contract
 from paddle_node.contract import Bounds, Variable
 from paddle_node.failure import SettingError
-from paddle_node.staging.local_disk import CHOICES, NEVER, LocalDisk
+from paddle_node.local_disk import CHOICES, NEVER, LocalDisk
 from paddle_node.volume.job_folder import JobFolder
 from paddle_node.volume.passes import Identity
 

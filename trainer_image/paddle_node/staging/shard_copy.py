@@ -15,11 +15,11 @@ from pathlib import Path
 
 import xxhash
 
+from paddle_node import local_disk
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.failure import BadData, Failure
+from paddle_node.local_disk import LocalDisk
 from paddle_node.retry import disk_full, name_path
-from paddle_node.staging import local_disk
-from paddle_node.staging.local_disk import LocalDisk
 from paddle_node.volume import data_manifest, durable, passes
 from paddle_node.volume.data_manifest import DataFile, DataManifest
 from paddle_node.volume.job_folder import JobFolder
