@@ -32,14 +32,20 @@ def pod_identity_principal() -> iam.IPrincipal:
 
 @jsii.implements(iam.IGrantable)
 class PodIdentity(Construct):
-    """A role for the pods of one service account.
+    """A role for the pods of one service account. Grant rights to the construct itself.
+
+    >>> from constructs_lib.storage.bucket import DataBucket
+    >>> reader = PodIdentity(
+    ...     stack, "Reader", cluster=cluster, namespace="paddle", service_account="paddle-data"
+    ... )
+    >>> grant = DataBucket(stack, "Bucket").grant_read(reader)
 
     Args:
         namespace: the service account's namespace; it need not exist yet.
         service_account: its name; it need not exist yet.
 
     Attributes:
-        role: the role; grant to the construct itself: `bucket.grant_read(identity)`.
+        role: the role.
     """
 
     def __init__(
@@ -85,6 +91,10 @@ class PodIdentity(Construct):
 class ClusterAddon(Construct):
     """An add-on of an EKS cluster.
 
+    >>> dns = ClusterAddon(stack, "Dns", cluster=cluster, addon_name="coredns")
+    >>> dns.resource.addon_name
+    'coredns'
+
     Args:
         addon_name: EKS's name for it, such as coredns.
         version: such as v1.2.3-eksbuild.1; None: EKS's default for the cluster's version.
@@ -125,7 +135,12 @@ class ClusterAddon(Construct):
 
 
 class EfsDriver(Construct):
-    """The aws-efs-csi-driver add-on and its role.
+    """The aws-efs-csi-driver add-on and its role. The add-on becomes active only when there is a
+    node: let it depend on a node group.
+
+    >>> driver = EfsDriver(stack, "EfsDriver", cluster=cluster)
+    >>> driver.resource.addon_name
+    'aws-efs-csi-driver'
 
     Args:
         version: add-on version; None: EKS's default.

@@ -21,6 +21,11 @@ from constructs_lib.validation import refuse
 class AutoModeNodes(Construct):
     """Placement groups, and the security group for EFA.
 
+    >>> from aws_cdk import aws_iam as iam
+    >>> role = iam.Role.from_role_name(stack, "Role", "vision-nodes")
+    >>> shapes = {"workers": NodeShape(instance_types=["m7i.2xlarge"], placement_group=True)}
+    >>> nodes = AutoModeNodes(stack, "Nodes", cluster=cluster, vpc=vpc, role=role, shapes=shapes)
+
     Args:
         shapes: what a node is, by node group.
         role: the nodes' role, which is the cluster's `auto_mode_role`.

@@ -28,6 +28,17 @@ class AccessLevel(Enum):
 class ClusterAccess(Construct):
     """One access entry.
 
+    >>> access = ClusterAccess(
+    ...     stack,
+    ...     "Ada",
+    ...     cluster=cluster,
+    ...     principal_arn="arn:aws:iam::111122223333:role/ada",
+    ...     level=AccessLevel.DEPLOY,
+    ...     namespaces=["paddle"],
+    ... )
+    >>> access.resource.kubernetes_groups
+    ['paddle-deployers']
+
     Args:
         principal_arn: IAM role or user; a principal has one entry per cluster.
         level: what it may do.

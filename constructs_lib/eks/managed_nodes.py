@@ -30,6 +30,10 @@ class ManagedNodesOptions(TypedDict, total=False):
 class ManagedNodes(NodeGroup):
     """An EKS managed node group on Amazon Linux 2023.
 
+    >>> ManagedNodes(stack, "Nodes", cluster=cluster, vpc=vpc, ami_type="AL2023_ARM_64_STANDARD")
+    Traceback (most recent call last):
+    ValueError: vision/Nodes: shape.instance_types is m5.large: AL2023_ARM_64_STANDARD is ...
+
     Args:
         auto_repair: EKS replaces nodes that fail.
         kubernetes_version: the cluster's, such as "1.35"; None: that of the first deploy stays.

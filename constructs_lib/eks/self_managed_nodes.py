@@ -38,6 +38,12 @@ class SelfManagedNodeRole(Construct):
 class SelfManagedNodes(NodeGroup):
     """An Auto Scaling group of nodes on Amazon Linux 2023.
 
+    >>> nodes = SelfManagedNodes(
+    ...     stack, "Nodes", cluster=cluster, vpc=vpc, kubernetes_version="1.36", max_size=9
+    ... )
+    >>> nodes.resource.max_size
+    '9'
+
     Args:
         kubernetes_version: the cluster's, such as "1.35": the nodes' image follows it.
         role: the nodes' role, from a `SelfManagedNodeRole`; None: one is made.

@@ -41,6 +41,10 @@ MONTH = 30 * 24 * 3600
 class EndpointTunnel(Construct):
     """A machine and a session document for one host and port.
 
+    >>> tunnel = EndpointTunnel(
+    ...     stack, "Tunnel", vpc=vpc, host="db.internal", port=5432, document_name="vision-db"
+    ... )
+
     The host's security group must admit the machine: `tunnel.connections.allow_to(endpoint,
     ec2.Port.tcp(443))`. Users need `ssm:StartSession` on the document, and on instances whose tag
     TAG holds the document's name.

@@ -26,6 +26,10 @@ class LogGroupOptions(TypedDict, total=False):
 class EndingLogGroup(logs.LogGroup):
     """A log group with a retention time and everything that `logs.LogGroup` has.
 
+    >>> EndingLogGroup(stack, "Logs", days=10)
+    Traceback (most recent call last):
+    ValueError: vision/Logs: days is 10: allowed is 1, 3, 5, 7, 14, 30, ...
+
     Args:
         days: how long each event is kept; one of the numbers that CloudWatch Logs takes.
         log_group_name: name; None: CloudFormation generates one.

@@ -57,6 +57,10 @@ class LustreFileSystem(Construct):
     `extra_user_data`, so that its jobs' user may make folders in it. Data crosses the network
     encrypted only between machines of types, and in regions, that FSx lists.
 
+    >>> LustreFileSystem(stack, "Data", vpc=vpc, storage_capacity_gib=1500)
+    Traceback (most recent call last):
+    ValueError: vision/Data: storage_capacity_gib is 1500: allowed is 1200, or a multiple of 2400
+
     Args:
         vpc_subnet: where it is, in one zone; None: the first private subnet. A change of it makes
             another, empty, file system.

@@ -37,6 +37,10 @@ Row = tuple[str, list[cloudwatch.IMetric]]
 class ClusterDashboard(Construct):
     """A CloudWatch dashboard and its alarms.
 
+    >>> dashboard = ClusterDashboard(
+    ...     stack, "Watch", cluster_name="vision", emails=["ada@example.com"], min_nodes=2
+    ... )
+
     Args:
         dashboard_name: name; None: CloudFormation generates one.
         file_system_id: EFS's id; None: neither alarms nor rows for a file system.

@@ -15,6 +15,11 @@ def without_secrets(text: str) -> str:
 
     Better too much than too little: a password may contain any character that should end it, so
     nothing after one is shown.
+
+    >>> without_secrets("https://ada:secret@example.com/a.tsv")
+    'https://...'
+    >>> without_secrets("https://example.com/a.tsv?token=secret")
+    'https://example.com/a.tsv?...'
     """
     text = _WITH_PASSWORD.sub(r"\1...", text)
     return _WITH_QUERY.sub(r"\1?...", _WITH_USER.sub(r"\1...@", text))

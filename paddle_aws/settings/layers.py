@@ -38,7 +38,16 @@ class Layers:
 
 
 def load(path: Path) -> Layers:
-    """Returns the file at `path` with all that it extends. Raises SettingError."""
+    """Returns the file at `path` with all that it extends. Raises SettingError.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "org.yaml").write_text("{retain: true, locked: [retain]}")
+    ...     _ = Path(folder, "team.yaml").write_text("{extends: org.yaml, retain: false}")
+    ...     load(Path(folder, "team.yaml"))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    paddle_aws.settings.errors.SettingError: team.yaml: retain is false: org.yaml has locked ...
+    """
     files = list(_chain(path))
     merged: dict[str, Any] = {}
     locks: list[tuple[str, str]] = []

@@ -25,6 +25,9 @@ TEXTS = ("environment", "metrics")
 def apply(settings: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
     """Returns the settings with each `a.b=value` set, and each `a.b+=value` appended, in order; an
     empty value unsets. Raises SettingError.
+
+    >>> apply({"trainers": 2, "command": "python train.py"}, ["trainers=4", "command+=--epochs 9"])
+    {'trainers': 4, 'command': 'python train.py --epochs 9'}
     """
     result = copy.deepcopy(dict(settings))
     for override in overrides:

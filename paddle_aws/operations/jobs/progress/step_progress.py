@@ -20,7 +20,11 @@ _ATTEMPTS = JobFolder(Path()).run_state / "attempts.json"
 
 @dataclass(frozen=True)
 class StepProgress:
-    """Rank 0's newest step, and the attempt that it belongs to."""
+    """Rank 0's newest step, and the attempt that it belongs to.
+
+    >>> print(StepProgress(attempt=2, step=21, loss=0.0792, steps_per_second=3.1))
+    attempt 2, step 21, loss 0.0792, 3.1 steps/s
+    """
 
     attempt: int
     step: int | None = None

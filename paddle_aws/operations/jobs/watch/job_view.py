@@ -25,7 +25,12 @@ from paddle_aws.operations.jobs.watch.pod_state import PodState, culprit, pod_st
 
 @dataclass(frozen=True)
 class JobView:
-    """A job on a cluster."""
+    """A job on a cluster, as `find("words").status()` returns it.
+
+    >>> view = JobView("words", "paddle", data=None, training=None, pods=())
+    >>> view.phase, view.gone
+    ('unknown', True)
+    """
 
     name: str
     namespace: str

@@ -1,7 +1,7 @@
 """The parts of a user's network: inputs, embeddings, and the model's answers.
 
-The same `network()` builds the training program, where an embedding's rows live on the pservers,
-and a local program for evaluation and inference, where the rows are one parameter of the
+The same `network()` builds two programs. In the training program, an embedding's rows live on the
+pservers. In the local program, for evaluation and inference, the rows are one parameter with the
 embedding's name.
 """
 
@@ -24,7 +24,13 @@ _local: ContextVar[bool] = ContextVar("local", default=False)
 
 @dataclass(frozen=True)
 class Model:
-    """What `network()` returns."""
+    """What `network()` returns.
+
+    >>> paddle.enable_static()
+    >>> score, height = static.nn.fc(number("age"), 1), number("height")
+    >>> loss = paddle.nn.functional.square_error_cost(score, height).mean()
+    >>> model = Model(loss, prediction=score, answer=height)
+    """
 
     loss: Any
     """Scalar, the mean over the batch."""
