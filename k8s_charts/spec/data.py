@@ -57,15 +57,15 @@ class Data(Settings):
     """What to train on, and how it comes to the volume."""
 
     source: Text | None = Field(default=None, min_length=1)
-    """A local file (absolute, ~/..., or relative to this file; uploaded before the job starts, to
-    the deployed bucket or, where `volume` names a volume of yours, to that), s3://bucket/prefix,
-    https://..., or a path on the volume, below its mount path. A query (?...) stands in the
-    manifest for all to read.
+    """A local file, s3://bucket/prefix, https://..., or a path on the volume, below its mount path.
+    A local file is absolute, ~/... or relative to this file. It is uploaded before the job starts:
+    to your own volume, if `volume` names one, else to the deployed bucket. A query (?...) stands in
+    the manifest for all to read.
     """
     upload_to: Literal["bucket", "volume"] | None = None
-    """Where a local file is uploaded to. bucket: the deployed one, the default with the deployed
-    file system; volume: the job's folder on the volume, the default with any other, which needs no
-    AWS rights, but passes through the API server.
+    """Where a local file is uploaded to. bucket: the deployed bucket; the default with the deployed
+    file system. volume: the job's folder on the volume; the default with any other volume. An
+    upload to the volume needs no AWS rights, but passes through the API server.
     """
     prepared: bool = False
     """The shards lie on the volume already, as <i>/data/ or data/<i>/ in the job's folder: there is
@@ -88,9 +88,9 @@ class Data(Settings):
     sorted.
     """
     stage: Stage = "auto"
-    """Whether each trainer copies its shard to the pod's scratch before it trains: auto does where
-    a try of both shows that the job's passes gain by it and the scratch has room; true means
-    always, false never.
+    """Whether each trainer copies its shard to the pod's scratch before it trains. auto: if a
+    measurement shows that the passes become faster, and the scratch has room. true means always,
+    false never.
     """
 
     def _faults(self) -> Iterator[Fault]:

@@ -79,10 +79,10 @@ class Volume(Settings):
     """The shared volume with data, program and output."""
 
     kind: Literal["efs", "lustre", "nfs", "host-path", "claim", "none"] = "efs"
-    """efs: the deployed file system, through its access point and TLS; lustre: the deployed one, if
-    that is FSx for Lustre; nfs: any NFS server, by the kernel's client; host-path: a folder of the
-    node, where all nodes mount the same; claim: a claim that exists; none: controller paddlejob
-    only. Unset: what the deployed file system is.
+    """efs: the deployed EFS, through its access point and TLS. lustre: the deployed FSx for Lustre.
+    nfs: any NFS server, by the kernel's client. host-path: a folder that every node mounts. claim:
+    an existing claim. none: only with controller paddlejob. Unset: what the deployed file system
+    is.
     """
     size: Amount = "10Gi"
     """What the claim asks for. EFS, NFS and folders have no size of their own: it is a

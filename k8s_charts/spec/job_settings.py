@@ -114,9 +114,9 @@ class JobSettings(Settings):
     processes: int | None = bounded_field(Variable.PROCESSES, optional=True)
     """With command: its processes in each pod. Default: one for each GPU, else 1."""
     recipe: Text | None = Field(default=None, min_length=1, examples=["none", "./mine.yaml"])
-    """With command: what is known of its training stack, and fills in resume, progress, success and
-    metrics where these are not given: a recipe's name, or a file of yours (docs/recipes.md). none:
-    no recipe. Default: the one that knows the command.
+    """With command: the recipe of its training stack, by its name or your own file
+    (docs/recipes.md). It sets resume, progress, success and metrics where you do not. none: no
+    recipe. Default: the one that knows the command.
     """
     resume: CommandLine = ()
     """With command: words that follow it where something matches their {newest:<glob>} (or
@@ -324,9 +324,8 @@ class JobSettings(Settings):
 
     @property
     def uploaded(self) -> PurePosixPath | None:
-        """Where the local file is uploaded to on the job's volume, below its mount path; None if
-        there is none, or if it goes to the deployed bucket, as it does with the deployed file
-        system unless `upload_to` says otherwise.
+        """The path on the job's volume, below its mount path, to which the local file is uploaded.
+        None if there is no local file, or if it goes to the deployed bucket.
         """
         local = self.local_file
         if local is None or self.data is None:

@@ -1,8 +1,9 @@
 """Recipes: what a job need not say about a training stack that is known.
 
-One YAML file a stack in k8s_charts/recipes/, or a file of the user's: by what its command line is
-known, how it resumes, what a whole checkpoint is, and what its lines tell. `apply` fills in what
-job.yaml leaves open; the pods get the result as data and know no stack.
+Each stack has a YAML file in k8s_charts/recipes/, and users may write their own. It says how to
+recognize the stack's command line, how the stack resumes, which files a whole checkpoint has, and
+what its printed lines mean. `apply` fills in what job.yaml leaves open; the pods get the result as
+data and know no stack.
 """
 
 import re
@@ -58,8 +59,8 @@ class Options(Settings):
     """How the stack's command line says an option."""
 
     style: Literal["word", "flag", "group", "repeated"]
-    """word: `key=value`; flag: `--key value` or `--key=value`; group: `key=value` words behind
-    `flag`, of which the stack reads the last group alone; repeated: `flag` before each `key=value`.
+    """word: `key=value`. flag: `--key value` or `--key=value`. group: `key=value` words behind
+    `flag`; the stack reads only the last group. repeated: `flag` before each `key=value`.
     """
     flag: Several[Text] = ()
     """group and repeated: the names of that flag, such as -o."""

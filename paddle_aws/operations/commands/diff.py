@@ -221,8 +221,8 @@ def _prepare(config: Path, account: AccountChecks, deployed: list[str]) -> None:
         done = cdk([*listing, "--output", assembly], capture_output=True)
         if done.returncode:
             raise Failed("cdk could not synthesize the stacks:\n" + _last_lines(done.stderr))
-        # cdk knows a stack by its path, which begins with a Stage's name; and an app may have
-        # stacks of this name in other accounts and regions.
+        # cdk identifies a stack by its path, which begins with a Stage's name. An app may have
+        # stacks of the same name in other accounts and regions.
         here = {
             "account": {account.identity["Account"], "unknown-account"},
             "region": {account.spec.region, "unknown-region"},

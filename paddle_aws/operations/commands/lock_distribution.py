@@ -1,8 +1,8 @@
 """`paddle-aws lock distribution`: reads which files and images a self-managed cluster runs from
 their publishers' lists.
 
-Promises: locks/distribution.json changes only after everything that it names has been read, and
-each file downloaded with the SHA-256 of the release's own list; the files are in
+Promises: locks/distribution.json changes only after the command has read everything that it names,
+and has downloaded each file with the SHA-256 of the release's own list. The files are in
 .cache/distribution/<version>/, ready for the bucket.
 """
 

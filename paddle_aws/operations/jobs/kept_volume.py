@@ -1,8 +1,8 @@
 """What a resumed run keeps of the job's volume: its shards, and its passes up to the chosen one.
 
-It keeps the shards, new source or not, if this job's own data job split them and no other data job
-has followed: its completed Job shows that, or else the manifest on the volume, which names its
-writer. Trainers check the same name.
+It keeps the shards, even if the source has changed, if this job's own data job wrote them and no
+other data job has followed. The completed Job shows that, or the manifest on the volume, which
+names its writer. Trainers check the same name.
 """
 
 import json

@@ -1,8 +1,8 @@
 """The pod's numbers in OpenMetrics, for a Prometheus or a CloudWatch agent: GET /metrics.
 
 Whoever may reach the port reads; nobody can change anything there. Numbers never disturb training:
-a fault here ends the exporter alone. A client gets one short answer and a few seconds; there are
-few clients at once and few answers a second, however many connect or how slowly they speak, and the
+a fault here ends the exporter alone. A client gets one short answer and a few seconds. However many
+clients connect, and however slow they are, few are served at once, with few answers a second. The
 volume is read at most every five seconds, outside the event loop.
 """
 

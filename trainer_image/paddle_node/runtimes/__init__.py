@@ -136,9 +136,9 @@ class Runtime:
     standby: Callable[[PodEnvironment], tuple[Process, ...]] = lambda pod: ()
     """Returns processes to start while peers are still missing, when the trainer id may be unknown.
 
-    Each imports the modules that are slow to import, then reads ONE line from its standard input,
-    the JSON object {"argv": [...], "environ": {...}} of the `Process` with the same role, and
-    becomes that process.
+    Each imports the modules that are slow to import. Then it reads ONE line from its standard
+    input, the JSON object {"argv": [...], "environ": {...}} of the `Process` with the same role,
+    and becomes that process.
     """
 
 

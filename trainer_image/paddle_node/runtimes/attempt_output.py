@@ -347,8 +347,8 @@ def _take(
 
 
 def _straighten(attempt: Path) -> None:
-    """Makes sure that what an attempt left lies in a folder from which it can be taken: a program
-    may have put a link or a file in the place of its output folder, which then lies in it.
+    """Makes sure that an attempt's files lie in a folder. A program may have replaced its output
+    folder by a link or a file; this is then moved into a new folder.
     """
     output = attempt / OUTPUT
     if output.is_dir() and not output.is_symlink():

@@ -90,8 +90,8 @@ class FileProgress:
         newest: dict[str, str] = {}
         for name, _ in self._newest(self._resume):
             candidate = {"newest": name, "content": _content(self._root / name)}
-            # If none can be loaded, the newest one is tried, which ends the job: nothing begins
-            # anew over what is there.
+            # If no checkpoint can be loaded, the job tries the newest one, and fails: it never
+            # starts anew over existing files.
             newest = newest or candidate
             if candidate not in history.unloadable:
                 newest = candidate

@@ -65,8 +65,8 @@ def processes(
     if pod.command.words:
         program = command_line.read(pod.command.words, servers=True).program
         # Adds what role makers need for gloo; without it, their barriers do nothing. The trainers
-        # meet over HTTP in a child of pserver 0, which ends with its attempt: via a folder, Paddle
-        # would dial an earlier one's addresses and end by SIGABRT.
+        # meet over HTTP in a child of pserver 0, which ends with its attempt. If they met in a
+        # folder, Paddle would dial the addresses of an earlier attempt and end with SIGABRT.
         cluster |= {
             "RANK": str(pod.trainer_id),
             "WORLD_SIZE": str(len(addresses)),

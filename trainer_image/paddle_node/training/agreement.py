@@ -2,8 +2,8 @@
 
 Each trainer reads only its own shard. Trainer 0 merges, and publishes with one rename under the
 digests of data and program. A pserver gets the value from its own pod's trainer, through a file in
-the pod's scratch folder: polling the volume would cost every pod requests, and an NFS client may
-answer from its cache, for up to a minute, that the file does not exist.
+the pod's scratch folder. It does not poll the volume: that would cost every pod requests, and for
+up to a minute an NFS client may answer from its cache that the file does not exist.
 """
 
 import hashlib

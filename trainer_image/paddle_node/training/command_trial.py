@@ -3,9 +3,9 @@ job's patterns match its lines.
 
     python -m paddle_node.training.command_trial <steps> <seconds>
 
-The environment is that of a pod of a job with one pod. Ends with 0 once enough steps were seen, the
-time is over, or the command has ended with 0; with 1 and a sentence if none of the job's patterns
-has matched a line by then; else with 2 and a sentence.
+The environment is that of a pod of a job with one pod. Ends with 0 when it has seen enough steps,
+the time is over, or the command has ended with 0. If none of the job's patterns has matched a line
+by then, it ends with 1 and a sentence. Otherwise it ends with 2 and a sentence.
 """
 
 import contextlib

@@ -171,10 +171,10 @@ class Spent:
 
 
 class LineMetrics:
-    """Metrics in a program's log lines: each pattern's first group is the metric of that name;
-    `step` is the step's number, also of the lines that follow without one, as behind a progress
-    bar. The groups `epoch`, `iteration` and `iterations` together tell the
-    number of a program that counts iterations anew in each epoch.
+    """Metrics in a program's log lines. The first group of each pattern is the metric of that name;
+    `step` is the step's number. Lines without a step, such as those behind a progress bar, belong
+    to the step of the line before. The groups `epoch`, `iteration` and `iterations` together tell
+    the number of a program that counts iterations anew in each epoch.
     """
 
     def __init__(self, log: StepLog, patterns: Mapping[str, str]) -> None:

@@ -3,8 +3,8 @@
     python -m paddle_node.training.trial <train.py> <arguments>
 
 The program runs as in a pod, but alone and with local embeddings. If the program or its data has a
-fault, the trial exits with 2 and one sentence, with the program's own line; if the source cannot be
-reached from here, it exits with 68. A command is not run: its script is parsed, and its imports are
+fault, the trial exits with 2 and one sentence that names the program's line. If this machine cannot
+reach the source, it exits with 68. A command is not run: its script is parsed, and its imports are
 looked up. The trial writes only to the working directory, the caller's scratch folder.
 """
 

@@ -1,8 +1,8 @@
 """Small files on the volume that a reader sees whole or not at all, even after a power failure.
 
-An NFS client may answer from its cache for up to a minute that a name does not exist, where a link
-leads, or how long a file is: a caller that must know takes a `look` at the folder first, and the
-`stat` of an open file.
+For up to a minute, an NFS client may answer from its cache that a name does not exist, where a link
+leads, or how long a file is. A caller that needs the present state calls `look` on the folder
+first, and `stat` on an open file.
 
 Every listing of the volume goes through `entries`: a folder that may not be listed is an error, not
 an empty folder.
@@ -25,8 +25,8 @@ from paddle_node.retry import name_path
 class Writer(contextlib.AbstractContextManager["Writer"]):
     """Writes a file past this machine's memory where the file system allows it, as NFS does.
 
-    What waits in memory for a server that does not answer cannot be given up: its process would not
-    end, however it is killed, before the server is back.
+    A process cannot discard data that waits in memory for a server. If the server does not answer,
+    no signal ends the process before the server is back.
     """
 
     def __init__(self, path: Path, flags: int, mode: int = 0o666) -> None:
@@ -163,8 +163,8 @@ def is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def glob(folder: Path, pattern: str) -> list[Path]:
-    """Returns what matches a pattern below a folder, as `Path.glob` does, which takes a folder that
-    may not be listed for an empty one. Raises OSError.
+    """Returns what matches a pattern below a folder. Unlike `Path.glob`, it does not treat a folder
+    that may not be listed as empty. Raises OSError.
     """
     return [folder / name for name in names(folder, pattern)]
 

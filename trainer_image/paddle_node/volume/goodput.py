@@ -13,9 +13,9 @@ from typing import Self
 WAITING, STARTING, LOST = "waiting", "starting", "lost"
 DATA, TRAINING, SAVING, SLOWEST = "data", "training", "saving", "slowest"
 ALL = (WAITING, STARTING, DATA, TRAINING, SAVING, SLOWEST, LOST)
-"""In this order: waiting for pods; from an attempt's start to its first step; reading records;
-training that was kept; saving; waiting for the slowest trainer; reading and training that had to be
-repeated.
+"""In this order: waiting for pods, starting (until an attempt's first step), reading records,
+training that was kept, saving, waiting for the slowest trainer, and reading and training that had
+to be repeated.
 """
 PARTS = (DATA, TRAINING, SAVING, SLOWEST)
 """Where a trainer's seconds go."""

@@ -137,8 +137,8 @@ def newest_first(
 def in_listing(
     sizes: Mapping[str, int], read: Callable[[str], bytes], kind: str = PASS
 ) -> list[Listed]:
-    """Returns the saved folders of a kind that a listing of output/ names, in the order of
-    `newest_first`, with those that are not complete; what an attempt gave up is left out.
+    """Returns the saved folders of a kind in a listing of output/, in the order of `newest_first`.
+    Incomplete folders are included; folders that an attempt gave up are not.
 
     `sizes`: the bytes of each file, by its name below output/. `read` returns such a file's
     content.

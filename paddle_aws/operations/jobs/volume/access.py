@@ -129,8 +129,8 @@ def mount_volume(
 ) -> Iterator[VolumeAccess]:
     """Gives access to the job's folder on the volume.
 
-    `described`: a submission, whose volume it is whatever the cluster has of the job, or the job
-    file (default: job.yaml) that describes the volume of a job that the cluster does not know.
+    `described`: a submission, or a job file (default: job.yaml). The volume of a submission is used
+    in any case; that of a job file only if the cluster does not know the job.
     """
     access, pod_template = VolumeAccess(cluster, job, namespace), None
     if not isinstance(described, Submission):

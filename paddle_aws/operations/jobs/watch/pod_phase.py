@@ -261,8 +261,8 @@ def last_words(ended: Mapping[str, Any], component: str) -> str:
     """Returns the last line of a container's termination message, which for a traceback is its
     reason.
 
-    Kubernetes takes the end of the log for the message of a container that left none: what a
-    program said before somebody killed it is no reason, and neither is what Paddle says of itself.
+    If a container leaves no message, Kubernetes takes the end of its log instead. The last lines of
+    a killed program are not the reason for its end, and neither are Paddle's own log lines.
     """
     if not ended or ended.get("reason") == KILLED_FOR_MEMORY:
         return ""

@@ -132,8 +132,8 @@ def pod_states(
 
 
 def culprit(pods: Iterable[PodState]) -> PodState | None:
-    """Returns the failed pod that best tells why: one that ran out of memory, else one with a
-    message, which failed on its own and not with others; the newest.
+    """Returns the failed pod that explains the failure best: a pod that ran out of memory, else a
+    pod with a message that failed on its own and not with others. Of several, it is the newest.
     """
 
     def tells(pod: PodState) -> tuple[bool, bool, bool, bool, str]:
