@@ -122,7 +122,9 @@ def main() -> None:
         for step in range(count):
             spent.lap("data")
             spent.lap("training")
-            log.add({"loss": 0.5}, step, **{"pass": 0, "records": step, "spent": spent.rounded()})
+            log.add(
+                {"loss": 0.5}, step, **{"pass": 0, "records": step, "spent": spent.round_seconds()}
+            )
         step_seconds = (time.process_time() - began) / count
         print(
             f"a step is logged in {1e6 * step_seconds:.1f} us of processor time: "

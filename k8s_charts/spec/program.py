@@ -55,7 +55,7 @@ class ProgramArchive:
     """The setting that named the folder, for sentences."""
 
     @classmethod
-    def of_folder(cls, root: Path, setting: str, job_file: Path | None = None) -> Self:
+    def from_folder(cls, root: Path, setting: str, job_file: Path | None = None) -> Self:
         """Reads the folder, which `setting` names; in a checkout, only what git does not ignore.
         The job file is left out: a run goes on after an edit of it. Raises SettingError.
         """
@@ -80,7 +80,7 @@ class ProgramArchive:
             ) from None
 
     @classmethod
-    def of_commit(cls, repository: str, commit: str, folder: str, *, fetch: bool) -> Self:
+    def from_commit(cls, repository: str, commit: str, folder: str, *, fetch: bool) -> Self:
         """Reads the files of a commit, or of a folder in it. Raises SettingError, also if a needed
         `fetch` is not allowed.
         """
@@ -99,7 +99,7 @@ class ProgramArchive:
             _fetch(repository, commit, checkout)
         if not (checkout / folder).is_dir():
             raise SettingError(f"program.folder is {folder}: commit {commit} has no such folder")
-        return cls.of_folder(checkout / folder, "program.folder")
+        return cls.from_folder(checkout / folder, "program.folder")
 
     def texts(self) -> dict[str, str]:
         """Returns the files by name, for a ConfigMap. Raises SettingError for what it cannot

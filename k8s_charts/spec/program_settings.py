@@ -137,7 +137,7 @@ class Program(Settings):
         read = self.local(folder, job_file)
         if self.repository is not None and self.commit is not None:
             below = self.folder if "folder" in self.model_fields_set else ""
-            read = ProgramArchive.of_commit(self.repository, self.commit, below, fetch=fetch)
+            read = ProgramArchive.from_commit(self.repository, self.commit, below, fetch=fetch)
         lines = requirements(self.requirements, read.root if read else None)
         if self.index is not None and self.index.secret is not None:
             for line in lines:
@@ -156,7 +156,7 @@ class Program(Settings):
         """
         if self.path is None:
             return None
-        return ProgramArchive.of_folder(
+        return ProgramArchive.from_folder(
             folder / Path(self.path).expanduser(), f"program.{self._written}", job_file
         )
 

@@ -48,7 +48,7 @@ def apply(settings: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, An
     return result
 
 
-def of_mapping(settings: Mapping[str, Any]) -> tuple[str, ...]:
+def from_mapping(settings: Mapping[str, Any]) -> tuple[str, ...]:
     """Returns the overrides that make these settings of none. Raises SettingError for a value that
     no file can hold.
     """

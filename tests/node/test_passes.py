@@ -28,7 +28,7 @@ def listed(job: JobFolder) -> list[passes.Listed]:
         for path in job.output.rglob("*")
         if path.is_file() and not any(above.is_symlink() for above in path.parents)
     }
-    return passes.in_listing(sizes, lambda name: (job.output / name).read_bytes())
+    return passes.read_listing(sizes, lambda name: (job.output / name).read_bytes())
 
 
 def cut(folder: Path) -> None:

@@ -47,13 +47,13 @@ def main(
             contract.path(contract.SHARED_MEMORY, environ) if last_words.exists() else None,
         )
         limits.raise_open_files()
-        discovery_ = discovery.by_name(pod.discovery, pod, partial(output.of_agent, pod))
+        discovery_ = discovery.by_name(pod.discovery, pod, partial(output.say_as_agent, pod))
         return asyncio.run(
             Agent(
                 pod,
                 runtime,
                 discovery_,
-                lambda ready: prepare(ready, partial(output.of_agent, ready)),
+                lambda ready: prepare(ready, partial(output.say_as_agent, ready)),
             ).run()
         )
     except Failure as failure:

@@ -28,7 +28,7 @@ class JobSource:
         folder.
         """
         if isinstance(job, Mapping):
-            return cls(Path(NO_FILE), (*overrides.of_mapping(job), *(more or ())))
+            return cls(Path(NO_FILE), (*overrides.from_mapping(job), *(more or ())))
         return cls(Path(job), tuple(more or ()))
 
     def load(self, *, fetch: bool = False) -> TrainingJob:

@@ -91,7 +91,7 @@ def program_of(job: TrainingJob, job_file: Path) -> ProgramArchive:
     folder = interpreter.PROJECT / "examples" / program.folder
     if program.origin != "image" or job.image is not None or not folder.is_dir():
         raise BadInput(f"program.from is {program.origin}: its files are not on this machine")
-    return ProgramArchive.of_folder(folder, "program.folder")
+    return ProgramArchive.from_folder(folder, "program.folder")
 
 
 def source_of(job: TrainingJob, job_file: Path) -> str | Path:

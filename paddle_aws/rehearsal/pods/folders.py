@@ -26,7 +26,7 @@ class PodFolders:
         self._root, self._pod, self._template = root, pod, template
         self._manifests, self._image_files, self._volume = manifests, image_files, volume
 
-    def of(self, container: str) -> Path:
+    def container_root(self, container: str) -> Path:
         """Returns where a container's paths begin."""
         return self._root / container
 
@@ -34,7 +34,7 @@ class PodFolders:
         """Copies the image for a container, and leads its mounts to the pod's volumes. Raises
         BadInput.
         """
-        root = self.of(container.name)
+        root = self.container_root(container.name)
         shutil.copytree(self._image_files, root)
         for path in ("tmp", contract.HOME):
             path_inside(root, path).mkdir(parents=True, exist_ok=True)

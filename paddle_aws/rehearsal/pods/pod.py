@@ -189,7 +189,7 @@ class Pod:
                 return code
 
     async def _run_once(self, container: Container) -> int:
-        root = self._folders.of(container.name)
+        root = self._folders.container_root(container.name)
         if not root.exists():
             self._folders.lay_out(container)
             if self.host.api is not None and self.template.token:
@@ -255,6 +255,8 @@ class Pod:
         follows.
         """
         log = self.host.logs / f"{self.facts.name}.{container.name}.probes.log"
-        if not await run_probes(container, running, self._folders.of(container.name), log):
+        if not await run_probes(
+            container, running, self._folders.container_root(container.name), log
+        ):
             self._ended_by_probe.add(container.name)
             await running.terminate(self.template.grace)

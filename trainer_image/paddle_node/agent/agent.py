@@ -402,4 +402,4 @@ class Agent:
         )
 
     def _say(self, text: str) -> None:
-        output.of_agent(self._pod, text)
+        output.say_as_agent(self._pod, text)

@@ -72,7 +72,7 @@ def say(prefix: str, *lines: str) -> None:
     _output.write("".join(f"[{prefix}] {line}\n" for line in lines).encode(errors="replace"))
 
 
-def of_agent(pod: PodEnvironment, text: str) -> None:
+def say_as_agent(pod: PodEnvironment, text: str) -> None:
     """Writes `text` as one line of that pod's agent."""
     say(f"agent {'?' if pod.index is None else pod.index}", one_line(text))
 

@@ -15,7 +15,7 @@ from functools import partial
 
 from paddle_node import background
 from paddle_node.agent import limits, world
-from paddle_node.agent.output import of_agent
+from paddle_node.agent.output import say_as_agent
 from paddle_node.agent.workers import Worker, Workers
 from paddle_node.background import Tasks
 from paddle_node.contract import FAIL_JOB, ExitCode
@@ -386,7 +386,7 @@ class WorkerGroup:
         )
 
     def _say(self, text: str) -> None:
-        of_agent(self._pod, text)
+        say_as_agent(self._pod, text)
 
 
 async def _answers(address: str, port: int, path: str) -> bool:

@@ -14,7 +14,7 @@ FEWEST = 20
 _DELIMITERS = ("\t", "::", ",", ";", "|")
 
 
-def of_lines(lines: Sequence[bytes], name: str) -> Iterator[str]:
+def find_doubts(lines: Sequence[bytes], name: str) -> Iterator[str]:
     """Yields one sentence for each doubt, with file and line."""
     texts = [
         line.decode(errors="replace").rstrip("\r\n") for line in itertools.islice(lines, FIRST)
@@ -25,7 +25,7 @@ def of_lines(lines: Sequence[bytes], name: str) -> Iterator[str]:
         except UnicodeDecodeError as error:
             yield (
                 f"line {number + 1} of {name} is not UTF-8 (byte {line[error.start]:#04x}): "
-                f"{shown(texts[number])}"
+                f"{shorten(texts[number])}"
             )
             break
     if any(
@@ -33,11 +33,11 @@ def of_lines(lines: Sequence[bytes], name: str) -> Iterator[str]:
     ):
         yield (
             f"line 1 of {name} looks like a header, which a program reads as a record: "
-            f"{shown(texts[0])}; set data.header: true"
+            f"{shorten(texts[0])}; set data.header: true"
         )
 
 
-def shown(text: str) -> str:
+def shorten(text: str) -> str:
     """Returns a record, quoted and cut short."""
     return repr(text if len(text) <= 80 else f"{text[:80]}...")
 

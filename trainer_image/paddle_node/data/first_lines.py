@@ -36,7 +36,7 @@ def read(file: Path, header: int) -> dict[str, Any]:
         "refusal": "",
         "bytes": len(head),
         "text": b"\0" not in head,
-        "doubts": list(doubts.of_lines(lines, file.name)),
+        "doubts": list(doubts.find_doubts(lines, file.name)),
     }
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 from paddle_node.contract import ExitCode
-from paddle_node.data.sources.source import Object, changed
+from paddle_node.data.sources.source import Object, refuse_changed
 from paddle_node.failure import Failure
 
 TRIES = 6
@@ -146,7 +146,7 @@ class Resumed(io.RawIOBase):
                         and self._more(answer, 1)
                     )
                 ):
-                    changed(self._what)
+                    refuse_changed(self._what)
                 return block
             except Interrupted as error:
                 self._drop()

@@ -99,7 +99,7 @@ class SliceWriter:
             self._source, share, settings.format, self._reader, bool(settings.header)
         ):
             if not (deal.taken or settings.index or lane) and settings.format == "lines":
-                for doubt in doubts.of_lines(batch, share[0].thing.name):
+                for doubt in doubts.find_doubts(batch, share[0].thing.name):
                     self._say(f"warning: {doubt}")
             deal.take(batch)
             advance(streams.written)

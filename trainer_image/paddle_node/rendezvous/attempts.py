@@ -154,11 +154,11 @@ class Record:
         )
         self._write()
 
-    def exhausted(self, attempts: int) -> Outcome | None:
+    def check_limits(self, attempts: int) -> Outcome | None:
         """Returns the failure after too many attempts without progress; None while another attempt
         is allowed.
         """
-        return retry_limits.exhausted(self._of_run, attempts)
+        return retry_limits.check_limits(self._of_run, attempts)
 
     def hopeless(self, resumption: Resumption) -> Outcome | None:
         """Returns a failure if earlier attempts resumed the same way and never reached a step, else

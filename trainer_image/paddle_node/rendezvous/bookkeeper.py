@@ -44,7 +44,7 @@ class Bookkeeper:
             )
             self._end(AttemptEnd("the pod of trainer 0 was lost", POD))
         self.identity = record.identity
-        self.exhausted = record.exhausted(pod.attempts) if self.identity else None
+        self.exhausted = record.check_limits(pod.attempts) if self.identity else None
 
     def answer(self, question: ask.Question) -> on.Event:
         """Returns what the volume answers."""
@@ -93,7 +93,7 @@ class Bookkeeper:
     def _record_end(self, ending: AttemptEnd) -> on.Event:
         """Records how the attempt ended. Even if that fails, the next attempt gets a new number."""
         self._end(ending)
-        exhausted = self._record.exhausted(self._pod.attempts)
+        exhausted = self._record.check_limits(self._pod.attempts)
         return on.EndRecorded(exhausted, self._record.goodput.seconds)
 
     def _conclude(self, attempt: int, stopped: bool) -> on.Event:

@@ -35,7 +35,7 @@ OWN_ERRORS = (
 """Prefixes of exceptions that lie in the program or its data: no network or volume raises them."""
 
 
-def exhausted(attempts: Sequence[RecordedAttempt], limit: int) -> Outcome | None:
+def check_limits(attempts: Sequence[RecordedAttempt], limit: int) -> Outcome | None:
     """Returns the failure after too many attempts without progress; None while another attempt is
     allowed.
 

@@ -105,7 +105,7 @@ class AttemptOutput:
             _move(self._folder.output / name, root / OUTPUT / name)
         _lead(root / OUTPUT, self._folder.output, root / OUTPUT)
         own_aside = [] if continued else [self._aside(identity_facts)]
-        for aside in filter(_exists, self.of_others() if self._any else own_aside):
+        for aside in filter(_exists, self.list_set_aside() if self._any else own_aside):
             continued = True
             self._take(aside, gone=True)
             _forget(aside)
@@ -184,7 +184,7 @@ class AttemptOutput:
             _forget(root)
             (self._folder.attempts / NEWEST).unlink(missing_ok=True)
 
-    def of_others(self) -> list[Path]:
+    def list_set_aside(self) -> list[Path]:
         """Returns the folders in which `output` holds what other programs, or this one on other
         data, have left.
         """

@@ -184,7 +184,7 @@ class FileProgress:
         series.
         """
         names = self._names(self._progress)
-        series = Series.of(names)
+        series = Series.parse(names)
         others = {number for number in series.numbers.values() if number} - {best}
         certain = series.certain or facts.get("series", False) or bool(best and others)
         return names, Series(series.numbers, certain)
@@ -214,7 +214,7 @@ class FileProgress:
         in the names decide; the time decides between a name without any and the others.
         """
         names = self._names(pattern) if names is None else names
-        series = Series.of(names)
+        series = Series.parse(names)
         plain = [
             (changed, name)
             for name in names
@@ -303,7 +303,7 @@ class FileProgress:
             )
 
     def _tell_of_others(self) -> None:
-        places = self._output.of_others() if self._resume else []
+        places = self._output.list_set_aside() if self._resume else []
         matches = [path for place in places for path in durable.glob(place, self._resume)]
         if count := sum(not path.is_symlink() for path in matches):
             self._say(
@@ -322,7 +322,7 @@ class FileProgress:
             return
         # The folder where this pod works, however the program got there.
         folder = self._pod.home / "program"
-        for file, text in program_files.of_command(self._pod.command.words, folder):
+        for file, text in program_files.read_python_files(self._pod.command.words, folder):
             if sampler := SAMPLERS.search(text):
                 self._say(
                     f"warning: {file.relative_to(folder)} uses {sampler[0]}, which divides among "

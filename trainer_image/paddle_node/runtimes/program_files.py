@@ -20,7 +20,7 @@ _IMPORT = re.compile(
 )
 
 
-def of_command(words: Sequence[str], folder: Path) -> Iterator[tuple[Path, str]]:
+def read_python_files(words: Sequence[str], folder: Path) -> Iterator[tuple[Path, str]]:
     """Yields each Python file below `folder` that runs, and its text, the command's own first."""
     waiting, read = list(_find_named(" ".join(words), folder)), set[Path]()
     while waiting and len(read) < MOST:

@@ -26,7 +26,7 @@ class Series:
     """The numbers count steps: a word says so, or several names differ in them."""
 
     @classmethod
-    def of(cls, names: Iterable[str]) -> "Series":
+    def parse(cls, names: Iterable[str]) -> "Series":
         names = list(names)
         explained = {name: _parse(name) for name in names}
         if any(explained.values()):

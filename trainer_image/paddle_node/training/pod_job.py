@@ -11,7 +11,7 @@ from paddle_node.failure import BadData, leave
 from paddle_node.training import shard
 from paddle_node.training.agreement import agree_on
 from paddle_node.training.backends.backend import Backend
-from paddle_node.training.backends.network import Model, checked
+from paddle_node.training.backends.network import Model, check_model
 from paddle_node.training.job import Job, Parse, Sampler, name_sample
 from paddle_node.training.loop import Samples, Training
 from paddle_node.training.saver import Saver
@@ -74,7 +74,7 @@ class PodJob(Job):
     def _static(self, network: Callable[[], Model], optimizer: Any, sync: bool) -> Backend:
         from paddle_node.training.backends.parameter_servers import ParameterServers
 
-        model = checked(network(), network)
+        model = check_model(network(), network)
         backend = ParameterServers(
             network, model, optimizer, self.pod.trainers, self.start.parameters, sync
         )

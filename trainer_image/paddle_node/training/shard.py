@@ -44,7 +44,7 @@ class Record(NamedTuple):
     """
     begin: int = 0
 
-    def described(self, why: str = "") -> str:
+    def describe(self, why: str = "") -> str:
         """Returns the record's location and the beginning of its text."""
         behind = f" behind byte {self.begin}" if self.begin else ""
         shown = self.text if len(self.text) <= 80 else f"{self.text[:80]}..."
@@ -184,7 +184,7 @@ class Shard:
             )
         else:
             return
-        raise BadData(f"{self.name}: {what} {next(iter(self)).described()}")
+        raise BadData(f"{self.name}: {what} {next(iter(self)).describe()}")
 
 
 class Parser:
@@ -222,7 +222,7 @@ class Parser:
             return self._parse(record.text)
         except (ValueError, KeyError, IndexError) as error:
             if self._first is None:
-                self._first = record.described(f" ({own_code.summary(error)})")
+                self._first = record.describe(f" ({own_code.summary(error)})")
             self.odd += 1
             return None
 

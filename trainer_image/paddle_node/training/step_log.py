@@ -165,7 +165,7 @@ class Spent:
         """Marks what was trained until now as safe from any loss."""
         self._kept = {name: self.seconds[part] for name, part in KEPT.items()}
 
-    def rounded(self) -> dict[str, float]:
+    def round_seconds(self) -> dict[str, float]:
         """Returns all seconds, rounded."""
         return {name: round(seconds, 3) for name, seconds in {**self.seconds, **self._kept}.items()}
 

@@ -50,7 +50,7 @@ class StepReports:
         """Reports how far the pass is. `sealed`: everything until here was saved. Returns the
         step's number in the pass.
         """
-        step, spent = max(1, -(-read // self._batch)), self.spent.rounded()
+        step, spent = max(1, -(-read // self._batch)), self.spent.round_seconds()
         whole = number * -(-self._records // self._batch) + step
         if sealed or self._kept is None or self._kept > whole:
             self._kept = whole if sealed else whole - 1

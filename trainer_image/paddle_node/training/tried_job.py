@@ -25,7 +25,7 @@ from paddle_node.data.sources.source import Piece, public_address
 from paddle_node.environment import read_settings, setting
 from paddle_node.failure import BadData, Failure, Finished, SettingError
 from paddle_node.training.backends.backend import Sample
-from paddle_node.training.backends.network import Feeder, Model, checked, local
+from paddle_node.training.backends.network import Feeder, Model, check_model, local
 from paddle_node.training.job import Job, Parse, Sampler, name_sample
 from paddle_node.training.shard import Parser, Reader, Record
 
@@ -91,7 +91,7 @@ class TriedJob(Job):
 
     def _static(self, network: Callable[[], Model], optimizer: Any, sync: bool) -> Any:
         with local():
-            return LocalSteps(checked(network(), network), optimizer)
+            return LocalSteps(check_model(network(), network), optimizer)
 
     def _use(self, backend: Any, sample: Sampler, batch: int) -> NoReturn:
         values = self._values()
@@ -180,7 +180,7 @@ def _first(settings: TrialSettings) -> list[Path]:
         batches = records.batches(source, pieces, form, reader, bool(settings.header))
         lines = list(islice((line for batch in batches for line in batch), RECORDS))
         name = Path(objects[0].name).name
-        for doubt in doubts.of_lines(lines, name) if reader is None else ():
+        for doubt in doubts.find_doubts(lines, name) if reader is None else ():
             print(f"warning: {doubt}")
         return [_write(name, lines)]
     except Failure as failure:

@@ -69,7 +69,7 @@ class Pod:
         )
 
 
-def in_order(pods: Iterable[Pod]) -> list[Pod]:
+def sort_by_address(pods: Iterable[Pod]) -> list[Pod]:
     """Sorts pods by numeric address: 10.0.0.9 comes before 10.0.0.10, and IPv4 before IPv6."""
     return sorted(
         pods, key=lambda pod: ipaddress.get_mixed_type_key(ipaddress.ip_address(pod.address))
@@ -175,7 +175,7 @@ class PodList(Discovery):
 
     def _present(self) -> list[Pod] | None:
         running = [pod for pod in self._pods_of_run() or () if pod.runs]
-        return in_order(running) if len(running) == self._pod.trainers else None
+        return sort_by_address(running) if len(running) == self._pod.trainers else None
 
     def _missing(self) -> str:
         """Says as one clause why the run's pods are not complete."""
@@ -188,7 +188,7 @@ class PodList(Discovery):
                 f"this pod ({environment.pod_name}) is not among the {len(self._pods)} pods of "
                 f"{selector}; is that the Job's name?"
             )
-        running = in_order(pod for pod in run if pod.runs)
+        running = sort_by_address(pod for pod in run if pod.runs)
         text = f"{len(running)} of {environment.trainers} pods of {selector} run"
         if running and len(running) != environment.trainers:
             text += ": " + ", ".join(pod.name for pod in running[:20])

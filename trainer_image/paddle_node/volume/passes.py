@@ -134,7 +134,7 @@ def newest_first(
                 yield Saved(directory, pass_)
 
 
-def in_listing(
+def read_listing(
     sizes: Mapping[str, int], read: Callable[[str], bytes], kind: str = PASS
 ) -> list[Listed]:
     """Returns the saved folders of a kind in a listing of output/, in the order of `newest_first`.
@@ -150,7 +150,7 @@ def in_listing(
     saved = []
     for folder, files in folders.items():
         try:
-            record = parsed(read(f"{folder}/{DONE}")) if DONE in files else None
+            record = parse_record(read(f"{folder}/{DONE}")) if DONE in files else None
         except ValueError:
             record = None
         if record != {} or "/" not in folder:
@@ -224,7 +224,7 @@ def remove_broken_links(folder: JobFolder) -> None:
             link.unlink(missing_ok=True)
 
 
-def described(directory: Path, names: Sequence[str]) -> list[dict[str, Any]]:
+def describe_files(directory: Path, names: Sequence[str]) -> list[dict[str, Any]]:
     """Returns the files of a folder as its record lists them. Reads every byte."""
     files = [(name, directory / name) for name in names]
     return [
@@ -236,7 +236,7 @@ def described(directory: Path, names: Sequence[str]) -> list[dict[str, Any]]:
 def seal(
     directory: Path,
     facts: Mapping[str, Any],
-    describe: Callable[[Path, list[str]], list[dict[str, Any]]] = described,
+    describe: Callable[[Path, list[str]], list[dict[str, Any]]] = describe_files,
 ) -> None:
     """Flushes the files and creates the record with their checksums. Raises `Failure` if a later
     attempt gave up the folder.
@@ -340,7 +340,7 @@ def _read(directory: Path) -> dict[str, Any] | None:
     """
     durable.look(directory)
     try:
-        return parsed((directory / DONE).read_bytes())
+        return parse_record((directory / DONE).read_bytes())
     except FileNotFoundError:
         return None
     except (IsADirectoryError, ValueError):
@@ -350,7 +350,7 @@ def _read(directory: Path) -> dict[str, Any] | None:
         ) from None
 
 
-def parsed(text: bytes) -> dict[str, Any]:
+def parse_record(text: bytes) -> dict[str, Any]:
     """Parses a record; an empty text gives an empty one. Raises ValueError if the text is no record
     or was changed.
     """

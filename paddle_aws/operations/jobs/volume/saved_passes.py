@@ -40,7 +40,7 @@ def saved_passes(volume: Volume, files: list[dict[str, Any]], kind: str = PASS) 
     """
     sizes = {entry["name"]: entry["bytes"] for entry in files}
     saved = []
-    for listed in passes.in_listing(sizes, lambda name: volume.read(f"output/{name}"), kind):
+    for listed in passes.read_listing(sizes, lambda name: volume.read(f"output/{name}"), kind):
         record = listed.record or {}
         saved.append(
             SavedPass(

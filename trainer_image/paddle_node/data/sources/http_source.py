@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.data.resumed import Answer, Interrupted, Resumed, Tries, reason
-from paddle_node.data.sources.source import BUFFER, Object, Source, changed, public_address
+from paddle_node.data.sources.source import BUFFER, Object, Source, public_address, refuse_changed
 from paddle_node.failure import Failure, SettingError
 
 TIMEOUT = 60.0
@@ -60,7 +60,7 @@ class HttpSource(Source):
                 if _mark(response) != thing.mark or (
                     thing.size is not None and total not in (thing.size, None)
                 ):
-                    changed(self.uri)
+                    refuse_changed(self.uri)
                 return self._answer(response)
             except BaseException:
                 response.close()
@@ -98,7 +98,7 @@ class HttpSource(Source):
             if error.code == 416 and range_ == "bytes=0-0":
                 return self._ask("")  # An empty file has no first byte.
             if error.code == 416:
-                changed(self.uri)
+                refuse_changed(self.uri)
             # The server's own reason phrase may contain anything.
             answered = f"answered {error.code} {http.client.responses.get(error.code, '')}".rstrip()
             if error.code in (401, 403):

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 from paddle_node import contract
 from paddle_node.contract import Variable
-from paddle_node.data.sources.source import BUFFER, Object, Source, changed
+from paddle_node.data.sources.source import BUFFER, Object, Source, refuse_changed
 from paddle_node.failure import SettingError
 from paddle_node.volume import durable
 
@@ -96,7 +96,7 @@ class _File(io.FileIO):
         try:
             super().__init__(path)
         except FileNotFoundError:
-            changed(thing.name)
+            refuse_changed(thing.name)
         self._compare()
 
     def readinto(self, buffer: Any, /) -> int | None:
@@ -114,7 +114,7 @@ class _File(io.FileIO):
 
     def _compare(self) -> None:
         if _mark(os.fstat(self.fileno())) != (self._thing.size, self._thing.mark):
-            changed(self._thing.name)
+            refuse_changed(self._thing.name)
 
 
 def below(folder: Path, left_out: Callable[[str], bool]) -> Iterator[Path]:

@@ -18,7 +18,7 @@ from botocore.config import Config
 
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.data.resumed import Answer, Interrupted, Resumed
-from paddle_node.data.sources.source import BUFFER, Object, Source, changed, hidden
+from paddle_node.data.sources.source import BUFFER, Object, Source, hidden, refuse_changed
 from paddle_node.failure import Failure, SettingError
 
 ERRORS = (botocore.exceptions.ClientError, botocore.exceptions.BotoCoreError)
@@ -85,7 +85,7 @@ class S3Source(Source):
                     .get("HTTPStatusCode", 0)
                 )
                 if _code(error) in ("NoSuchKey", "404", "PreconditionFailed", "412"):
-                    changed(name)
+                    refuse_changed(name)
                 if isinstance(error, NO_CREDENTIALS) or (
                     _code(error) not in ("", "SlowDown") and answered < 500
                 ):

@@ -146,7 +146,7 @@ def inside(name: str, where: str) -> str:
     return "/".join(parts)
 
 
-def changed(name: str) -> NoReturn:
+def refuse_changed(name: str) -> NoReturn:
     """Raises `BadData` for an object that has changed since it was listed."""
     raise BadData(f"{name} changed while it was being read: run the split again")
 

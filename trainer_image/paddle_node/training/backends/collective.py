@@ -20,7 +20,7 @@ from paddle_node.coordination import Session
 from paddle_node.environment import ProgramEnvironment
 from paddle_node.training import metrics
 from paddle_node.training.backends.backend import Backend, Sample
-from paddle_node.training.backends.network import Model, checked
+from paddle_node.training.backends.network import Model, check_model
 from paddle_node.volume.passes import PREDICT
 
 Forward = Callable[[Any, Sequence[Sample]], Model]
@@ -69,7 +69,7 @@ class Collective(Backend):
     def step(self, samples: Sequence[Sample]) -> float:
         loss = 0.0
         if samples:
-            model = checked(self._forward(self._layer, samples), self._forward)
+            model = check_model(self._forward(self._layer, samples), self._forward)
             self.answers = model.answers
             model.loss.backward()
             loss = model.loss.numpy().item()

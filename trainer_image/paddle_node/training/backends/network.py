@@ -42,7 +42,7 @@ class Model:
     """Names of the classes, for a classifier; empty: the answer is a number."""
 
 
-def checked(model: Any, maker: Callable[..., Any]) -> Model:
+def check_model(model: Any, maker: Callable[..., Any]) -> Model:
     """Returns what the program's function made, if it is a Model. Raises `SettingError`
     otherwise.
     """
