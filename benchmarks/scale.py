@@ -352,7 +352,7 @@ async def connect(loop, number: int, pods: int) -> None:
     )
 
 
-def node_of(number: int, pods: int, place: str) -> environment.NodeEnvironment:
+def node_of(number: int, pods: int, place: str) -> environment.PodEnvironment:
     return environment.parse(
         {
             "JOB_NAME": "job",

@@ -132,7 +132,7 @@ class Saver:
         try:
             durable.look(directory)
             self._backend.check(directory, share)
-            description: dict[str, Any] = {"files": passes.describe_files(directory, share)}
+            description: dict[str, Any] = {"files": passes.described(directory, share)}
         except (OSError, Failure) as error:
             code, sentence = (
                 (error.code, error.sentence) if isinstance(error, Failure) else (1, str(error))

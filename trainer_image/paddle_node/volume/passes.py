@@ -224,7 +224,7 @@ def remove_broken_links(folder: JobFolder) -> None:
             link.unlink(missing_ok=True)
 
 
-def describe_files(directory: Path, names: Sequence[str]) -> list[dict[str, Any]]:
+def described(directory: Path, names: Sequence[str]) -> list[dict[str, Any]]:
     """Returns the files of a folder as its record lists them. Reads every byte."""
     files = [(name, directory / name) for name in names]
     return [
@@ -236,7 +236,7 @@ def describe_files(directory: Path, names: Sequence[str]) -> list[dict[str, Any]
 def seal(
     directory: Path,
     facts: Mapping[str, Any],
-    describe: Callable[[Path, list[str]], list[dict[str, Any]]] = describe_files,
+    describe: Callable[[Path, list[str]], list[dict[str, Any]]] = described,
 ) -> None:
     """Flushes the files and creates the record with their checksums. Raises `Failure` if a later
     attempt gave up the folder.
