@@ -1,9 +1,9 @@
 """Reads a user's file strictly: YAML settings, or JSON that another tool wrote.
 
-Promises: whatever is at the path, the result is the file's content or a `SettingError` with one
-sentence, in little time and memory: also for a folder, a FIFO, 100 MB, 3,000 brackets, 5,000 digits
-and aliases that stand for a billion values. No key is given twice, every key is text, and every
-number is one that JSON and Kubernetes accept too. Imports no aws_cdk.
+Promises: for any path, the result is the file's content or a `SettingError` with one sentence, in
+little time and memory. This holds for a folder, a FIFO, 100 MB, 3,000 brackets, 5,000 digits, and
+aliases that stand for a billion values. No key is given twice, every key is text, and every number
+is one that JSON and Kubernetes accept too. Imports no aws_cdk.
 """
 
 import hashlib

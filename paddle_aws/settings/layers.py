@@ -1,8 +1,8 @@
 """A settings file that adds to another one: `extends: org.yaml`.
 
-Promises: groups are merged setting by setting, and all else is replaced by the nearer file; what a
-file locks (`locked: [retain, network.cidr, nodes.*.ssh]`), no file that extends it changes. Imports
-no aws_cdk.
+Promises: groups are merged setting by setting; the nearer file replaces all other values. If a file
+locks a setting (`locked: [retain, network.cidr, nodes.*.ssh]`), no file that extends it can change
+that setting. Imports no aws_cdk.
 """
 
 from collections.abc import Iterator, Mapping

@@ -3,6 +3,7 @@
 NAMESPACE = "paddle"
 """Default namespace of jobs."""
 DATA_ACCOUNT = "paddle-data"
-"""Service account of the data job. Pod identity binds the right to read sources to it, so all jobs
-use the same name, and trainers, which have another, have no rights in AWS.
+"""Service account of the data job. Pod identity binds the right to read sources to this account, so
+the data jobs of all jobs use the same name. Trainers use another account, and have no rights in
+AWS.
 """

@@ -1,8 +1,8 @@
 """Checks an account before a cluster is deployed into it.
 
-Promises: reads only, unless told to fix; each check is independent of the others; whatever an
-account does not let us read is reported as unchecked, never assumed. Quota codes are Service
-Quotas' own.
+Promises: the checks only read, unless they are asked to fix. Each check is independent of the
+others. If an account does not let us read something, the check reports it as unchecked, and assumes
+nothing. Quota codes are Service Quotas' own.
 """
 
 from __future__ import annotations

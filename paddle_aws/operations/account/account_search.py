@@ -1,8 +1,8 @@
 """Finds everything in an account that belongs to one cluster, by its tags and by the names that AWS
 and Kubernetes give.
 
-Promises: asks AWS's tagging service for what it knows, and the services one by one for the rest (or
-for what carries no tag of ours); lists each thing once. `cdk destroy` removes what an existing
+Promises: asks AWS's tagging service first, then the single services for resources that it does not
+know or that have no tag of ours. Lists each resource once. `cdk destroy` removes what an existing
 stack owns, and no other command is given for that: without an answer about the stacks nothing is
 listed. What `retain` keeps, and a key that awaits its deletion or still encrypts something, is
 expected.

@@ -100,8 +100,8 @@ def _volume(outputs: ClusterOutputs) -> dict[str, str]:
 
 
 def _registry(region: str) -> str:
-    """Returns the registry of EKS's images in a region: the region's own, because others may be out
-    of reach of a network without a way to the internet, and are in another partition's case.
+    """Returns the registry of EKS's images in a region. It is the region's own registry: a network
+    without internet access may not reach others, and no network reaches another partition's.
     """
     # Not safe_load's default: an account is text, whatever its digits look like.
     text = Path(__file__).with_name("eks_registries.yaml").read_text(encoding="utf-8")

@@ -1,8 +1,8 @@
 """Forwards a port of this machine to a private API endpoint, through the cluster's tunnel machine,
 with Session Manager.
 
-Promises: no SSH, no public address, no key; AWS's plugin gets the session's token through its
-environment, where other users of this machine cannot read it; the session ends when the tunnel
+Promises: no SSH, no public address, no key. AWS's plugin gets the session's token through its
+environment, where other users of this machine cannot read it. The session ends when the tunnel
 closes.
 """
 

@@ -1,9 +1,9 @@
 """The Job controller of one rehearsal: pods by index, retries, the back-off limit and the failure
 policy.
 
-Follows https://kubernetes.io/docs/concepts/workloads/controllers/job/: a failed index gets a new
-pod at a new address, with the same hostname if Indexed; the Job ends as Complete, or as Failed with
-Kubernetes' own reason after every other pod has ended.
+Follows https://kubernetes.io/docs/concepts/workloads/controllers/job/. A failed index gets a new
+pod at a new address, with the same hostname if the Job is Indexed. The Job ends as Complete, or,
+after every other pod has ended, as Failed with Kubernetes' own reason.
 """
 
 import asyncio

@@ -234,8 +234,8 @@ class Pod:
             **(host.api.environment if host.api is not None and self.template.token else {}),
         }
         variables = environment(container, self.facts, host.manifests.config_maps, base)
-        # Not in any manifest: where the container's paths begin, which pod has which address, and
-        # how far its ports are from the usual ones.
+        # These are in no manifest: the folder in which the container's paths begin, the addresses
+        # of the pods, and how far the pod's ports are from the usual ones.
         variables[contract.Variable.ROOT] = str(root)
         variables[contract.Variable.HOSTS] = str(host.names.file)
         for port, default in (

@@ -85,8 +85,8 @@ def one_line(text: str) -> str:
 
 
 class _Copy(threading.Thread):
-    """A log file on the volume, written in a thread of its own: a server that takes its time, or is
-    away for a while, holds no worker up. Raises OSError if it cannot be opened.
+    """A log file on the volume. Its own thread writes it, so a slow or absent server does not delay
+    a worker. Raises OSError if it cannot be opened.
     """
 
     def __init__(self, path: Path, give_up: Callable[[OSError], None]) -> None:

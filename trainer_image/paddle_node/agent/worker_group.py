@@ -31,8 +31,8 @@ ASK_SERVER = 5.0
 LEAVE = 5.0
 """Seconds for pservers to end after the job is done."""
 FULL = 10.0
-"""Seconds without a free process id after which the attempt ends: the health probe, too, would find
-none, and the kubelet kill the pod.
+"""The attempt ends after so many seconds without a free process id. The health probe would find
+none either, and the kubelet would kill the pod.
 """
 SHORT = 1.0
 """Seconds of a command about whose connections nothing is said."""

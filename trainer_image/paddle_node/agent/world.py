@@ -1,8 +1,8 @@
 """Whether the processes that a command starts form the one world of the job.
 
-A launcher inside a script gives each rank that it starts the size of its world: a launcher that
-ignores the job's environment forms a world in each pod, and each would train alone. What the
-processes of this pod were started with, and whom they are connected to, shows it.
+A launcher inside a script sets the world size of each rank that it starts. If the launcher ignores
+the job's environment, it forms a separate world in each pod, and each pod would train alone. What
+the processes of this pod were started with, and whom they are connected to, shows it.
 """
 
 import contextlib
@@ -61,8 +61,8 @@ def find_other(
 
 
 def _rendezvous_flag(words: list[str], pods: int) -> str:
-    """Returns the flag by which torchrun would wait for its peers in this pod alone, in vain or
-    for ten minutes; empty: the words have none.
+    """Returns the flag with which torchrun would look for its peers only in this pod, forever or
+    for ten minutes. Empty if the words have none.
     """
     try:
         line = command_line.read(words)

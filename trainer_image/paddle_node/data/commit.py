@@ -28,8 +28,8 @@ MANIFEST = SPLIT_MANIFEST
 GONE = ".removed-"
 CURRENT = "current"
 SILENT = 3600.0
-"""Seconds without a write after which an incomplete split is abandoned; 24 times as long if an
-index waits for the others.
+"""An incomplete split counts as abandoned after so many seconds without a write, or after 24 times
+as long if an index waits for the others.
 """
 
 

@@ -21,8 +21,8 @@ LAST = 2
 many.
 """
 ORDERS = 64
-"""Precomputed orders, of which each chunk gets a random one: as good as an order of its own, and
-much faster.
+"""Precomputed orders. Each chunk gets a random one, which is as good as a new order, and much
+faster.
 """
 TOGETHER = 128
 """Minimum records of a chunk that go to the same file."""

@@ -1,8 +1,8 @@
 """A job's inputs beside its data: weights, a dictionary, what an earlier job trained.
 
-Of each content the volume has one copy, `shared/inputs/<digest>/`: the files below `files`, and a
-listing with their SHA-256, whose own SHA-256 names the folder. A copy comes under its name whole,
-by one rename, and is never written again.
+The volume has one copy of each content, `shared/inputs/<digest>/`: the files below `files`, and a
+listing with their SHA-256. The SHA-256 of the listing is the folder's name. A copy comes under its
+name whole, by one rename, and is never written again.
 """
 
 import contextlib
@@ -64,8 +64,9 @@ def bring(
 
 
 def verify_inputs(brought: tuple[Input, ...], volume: Path) -> dict[str, Path]:
-    """Returns the file or folder of each input, for a pod that reads it: the listing is that of the
-    digest, and every file has its size. The data job has read every byte. Raises BadData.
+    """Returns the file or folder of each input, for a pod that reads it. Checks that the listing
+    has the digest, and that every file has its size. The data job has read every byte. Raises
+    BadData.
     """
     try:
         return {copy.name: _verify(copy, volume / contract.INPUTS, whole=False) for copy in brought}

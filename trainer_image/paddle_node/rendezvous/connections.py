@@ -15,8 +15,8 @@ from paddle_node.rendezvous import handshake
 from paddle_node.rendezvous import messages as m
 
 UNPROVEN = 256
-"""Connections that may be in their handshake at once, besides the run's own; beyond that, the
-oldest of those that said nothing makes room.
+"""So many connections, besides the run's own, may be in their handshake at once. Above that, the
+oldest silent one is closed.
 """
 OWN_FILES = 100
 """Open files that this process needs besides connections."""

@@ -80,8 +80,8 @@ class CurrentAttempt:
         return min(end.at for end in self.ends)
 
     def explain(self, ending: AttemptEnd, pause: Pause) -> AttemptEnd:
-        """Returns the end with what is known by now of the processes that ended first, if it was
-        processes that ended the attempt.
+        """Returns the end. If processes ended the attempt, it includes what is known by now about
+        those that ended first.
         """
         if ending.kind != PROGRAM or not self.ends:
             return ending

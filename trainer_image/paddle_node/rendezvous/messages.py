@@ -72,8 +72,8 @@ class Welcome(Message):
 
 
 class Refused(Message):
-    """The server refuses the agent, which ends with that code or, if time can resolve the cause
-    (0), tries again.
+    """The server refuses the agent. The agent ends with that code, or tries again if the code is 0,
+    because the cause may resolve itself.
     """
 
     code: int

@@ -7,13 +7,13 @@ from paddle_node.rendezvous.attempt_end import AttemptEnd
 from paddle_node.volume.attempts import CLUSTER, PROGRAM, Outcome, RecordedAttempt
 
 CLUSTER_FAULTS = 10
-"""Faults of the cluster, without progress in between, after which a job ends; PADDLE_NODE_ATTEMPTS
-counts failures of the program alone.
+"""A job ends after so many faults of the cluster without progress in between. PADDLE_NODE_ATTEMPTS
+counts only failures of the program.
 """
 ALIKE = 10
-"""Consecutive attempts, or PADDLE_NODE_ATTEMPTS if that is more, that resume from the same files
-and fail with the same exception before the progress they report no longer counts: a program may
-rewrite its checkpoint and then fail as before.
+"""If so many consecutive attempts, or PADDLE_NODE_ATTEMPTS if that is more, resume from the same
+files and fail with the same exception, the progress that they report no longer counts. A program
+may rewrite its checkpoint and then fail as before.
 """
 CANNOT_START = (126, 127)
 CANNOT_BEGIN = (

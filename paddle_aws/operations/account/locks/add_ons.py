@@ -1,7 +1,7 @@
 """Versions of add-ons and node images, as EKS itself names them.
 
-Promises: a version is named only if EKS names it, and no other, as the default for that Kubernetes
-version; a release of a node image only if Parameter Store recommends it.
+Promises: the file has a version only if EKS names exactly that one as the default for the
+Kubernetes version, and a release of a node image only if Parameter Store recommends it.
 """
 
 from typing import Any

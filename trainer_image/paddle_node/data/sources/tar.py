@@ -1,7 +1,7 @@
 """Reads a tar strictly: it ends where it says it ends, and holds what its checksums confirm.
 
-Each header has a checksum; bodies have none, and neither have long names, which are bodies of
-extended headers. Python's tarfile takes zeros or a damaged header for the end, and drops what it
+Each header has a checksum. Bodies have none; long names are bodies of extended headers, so they
+have none either. Python's tarfile takes zeros or a damaged header for the end, and drops what it
 cannot read of a long name. Here a member behind an end mark, padding that no tar writes and a long
 name that contradicts its header raise `tarfile.ReadError`.
 """
