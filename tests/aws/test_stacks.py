@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from paddle_aws.operations.account.account_checks import used_services
+from paddle_aws.operations.account.checks.account_checks import used_services
 from paddle_aws.stacks.cluster_spec import ClusterSpec
 from paddle_aws.stacks.part import removal_summary
 

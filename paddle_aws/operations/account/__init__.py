@@ -1,1 +1,1 @@
-"""AWS: what the account holds and allows, buckets, and the ways into a cluster."""
+"""AWS: what the account holds and costs, buckets, and what is applied to a cluster once."""

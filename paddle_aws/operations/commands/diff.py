@@ -9,12 +9,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from paddle_aws.operations.account.account_checks import AccountChecks
 from paddle_aws.operations.account.aws import check_account, every
 from paddle_aws.operations.account.cdk_command import cdk
+from paddle_aws.operations.account.checks.account_checks import AccountChecks
+from paddle_aws.operations.account.checks.version_checks import refused_step
 from paddle_aws.operations.account.cluster_account import outputs_of
 from paddle_aws.operations.account.protection import HOLDS_DATA, IN_USE, SET_BACK
-from paddle_aws.operations.account.version_checks import refused_step
 from paddle_aws.operations.errors import (
     BadInput,
     Failed,

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from paddle_aws.operations.account.account_checks import AccountChecks
 from paddle_aws.operations.account.aws import check_account
 from paddle_aws.operations.account.check import Finding, run
-from paddle_aws.operations.account.deployed_checks import DeployedChecks
+from paddle_aws.operations.account.checks.account_checks import AccountChecks
+from paddle_aws.operations.account.checks.deployed_checks import DeployedChecks
 from paddle_aws.operations.errors import BadInput, Failed, Unreachable, cli_errors
 from paddle_aws.operations.options import CLUSTER, Config, Json
 from paddle_aws.operations.screen import as_json, say, show

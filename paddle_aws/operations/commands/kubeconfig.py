@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 
 import typer
 
-from paddle_aws.operations.account import eks, team_secret
-from paddle_aws.operations.account import tunnel as tunnels
+from paddle_aws.operations.account.access import eks, team_secret
+from paddle_aws.operations.account.access import tunnel as tunnels
+from paddle_aws.operations.account.access.team_secret import Team
 from paddle_aws.operations.account.aws import check_account
-from paddle_aws.operations.account.team_secret import Team
 from paddle_aws.operations.cluster import cluster, kubeconfig_file
 from paddle_aws.operations.cluster.kubeconfig_file import Entry
 from paddle_aws.operations.errors import BadInput, cli_errors

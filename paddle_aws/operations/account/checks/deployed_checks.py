@@ -14,11 +14,12 @@ import yaml
 
 from constructs_lib.storage.stack_policy import KEPT
 from k8s_charts.deployed import ClusterOutputs
-from paddle_aws.operations.account import setup_documents, tunnel
+from paddle_aws.operations.account import setup_documents
+from paddle_aws.operations.account.access import tunnel
 from paddle_aws.operations.account.aws import every
 from paddle_aws.operations.account.check import Check, Findings, State
+from paddle_aws.operations.account.checks.version_checks import VersionChecks, refused_step
 from paddle_aws.operations.account.cluster_account import ClusterAccount
-from paddle_aws.operations.account.version_checks import VersionChecks, refused_step
 from paddle_aws.operations.cluster.cluster import Cluster
 from paddle_aws.operations.errors import BadInput, Failed
 from paddle_aws.operations.options import IMAGE_FILE
