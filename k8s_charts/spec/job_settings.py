@@ -197,8 +197,8 @@ class JobSettings(Settings):
     @property
     def operator(self) -> groups.PaddleJobSettings:
         """The operator's settings; its defaults if none are given, or no operator runs the pods."""
-        given = None if self.has_agent else self.paddlejob
-        return given or groups.PaddleJobSettings()
+        settings = None if self.has_agent else self.paddlejob
+        return settings or groups.PaddleJobSettings()
 
     @property
     def chosen_runtime(self) -> str:

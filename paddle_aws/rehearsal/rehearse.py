@@ -89,11 +89,11 @@ class Rehearsal:
             )
         paddle_job.check(job)
         self._inputs = check_inputs(job, self.job_file)
-        for name, given in job.inputs.items():
-            if str(given).startswith("s3://"):
+        for name, input_source in job.inputs.items():
+            if str(input_source).startswith("s3://"):
                 raise BadInput(
-                    f"inputs.{name} is {without_secrets(str(given))}: a rehearsal has no account "
-                    "to read it from; name a file here that stands for it: --set "
+                    f"inputs.{name} is {without_secrets(str(input_source))}: a rehearsal has no "
+                    "account to read it from; name a file here that stands for it: --set "
                     f"inputs.{name}=PATH"
                 )
         source = job.data.source if job.data is not None and job.splits else None
@@ -136,7 +136,9 @@ class Rehearsal:
         """
         self.screen, self._verbose, job = screen, verbose, self.job
         earlier = {
-            name: given.from_job for name, given in job.inputs.items() if isinstance(given, FromJob)
+            name: source.from_job
+            for name, source in job.inputs.items()
+            if isinstance(source, FromJob)
         }
         for name, other in () if keep_volume else earlier.items():
             raise BadInput(

@@ -187,10 +187,10 @@ def read(spec: type[Spec], path: Path) -> Spec:
         ) from None
 
 
-def parse(spec: type[Spec], found: Mapping[str, Any]) -> Spec:
-    """Returns the settings in `found` as a `spec`. Raises SettingError if they are not allowed."""
+def parse(spec: type[Spec], settings: Mapping[str, Any]) -> Spec:
+    """Returns the settings as a `spec`. Raises SettingError if they are not allowed."""
     try:
-        return spec.model_validate(dict(found))
+        return spec.model_validate(dict(settings))
     except ValidationError as error:
         # A default that follows from faulty settings is no fault of its own.
         faults = [
@@ -217,7 +217,7 @@ def parse(spec: type[Spec], found: Mapping[str, Any]) -> Spec:
     # Rules between settings need a whole group: they are checked without the faulty settings, and
     # one that reads such a setting ends there.
     try:
-        spec.model_validate(_without(found, wrong))
+        spec.model_validate(_without(settings, wrong))
     except ValidationError as error:
         rules = (fault for fault in error.errors(include_url=False) if _rules_of(fault))
         lines += [line for fault in rules for line in _lines(spec, fault)]
