@@ -24,6 +24,11 @@ class Job(ABC):
 
     def __init__(self, parse: Parse, runtime: str, seed: int) -> None:
         self.parse, self._runtime, self._seed = parse, runtime, seed
+        if runtime == "fleet-ps":
+            # Before the program makes an optimizer of its own.
+            import paddle
+
+            paddle.enable_static()
 
     @abstractmethod
     def agree(

@@ -10,6 +10,7 @@ steps old. Synchronous training is a barrier loop, as 2.6.2's own synchronous mo
 import ctypes
 import re
 import shutil
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,8 @@ LEAST_SHARDS = 8
 """Minimum number of files of a sparse table in a pass. Paddle's default of 1000 makes each save
 take seconds.
 """
+_FLUSH = 0.1
+"""Seconds that Paddle's flush sleeps, and within which a queued gradient is sent."""
 _FULL = 1 << 20
 """Free bytes on a volume below which a failed save is attributed to a full volume."""
 _GIVES_UP = "_ZN6paddle11distributed12paddle_flags24FLAGS_pserver_timeout_msE"
@@ -86,14 +89,24 @@ class ParameterServers(Backend):
         strategy = fleet.DistributedStrategy()
         strategy.a_sync = True
         if tables:
-            strategy.sparse_table_configs = {
-                name: {f"table_parameters.{name}.shard_num": self._shards} for name in tables
-            }
+            strategy.sparse_table_configs = {name: self._configuration(name) for name in tables}
         fleet.distributed_optimizer(optimizer, strategy).minimize(model.loss)
         # The program with the pservers' operators has replaced the network.
         self._program = static.default_main_program()
         self._handle = fleet.fleet._runtime_handle
         self._start_values(optimizer)
+
+    def _configuration(self, table: str) -> dict[str, int | str]:
+        """Returns the settings of a sparse table. Without a rule, Paddle 2.6.2 takes Adam's for
+        SGD, too.
+        """
+        rule = "SparseNaiveSGDRule" if self._optimizer == "sgd" else "SparseAdamSGDRule"
+        prefix = f"table_parameters.{table}"
+        return {
+            f"{prefix}.shard_num": self._shards,
+            f"{prefix}.accessor.embed_sgd_param.name": rule,
+            f"{prefix}.accessor.embedx_sgd_param.name": rule,
+        }
 
     def serve(self) -> None:
         """Runs a pserver. Returns after trainer 0 has called `close`."""
@@ -149,7 +162,13 @@ class ParameterServers(Backend):
         return any(self._session.gather("stop", stop)) if self.lockstep else stop
 
     def settle(self) -> None:
-        self._handle._worker.client_flush()
+        # A gradient is first in a queue of Paddle's, where client_flush does not look: it counts on
+        # its own sleep, which a signal cuts short, and the pass would lack the step.
+        began = time.monotonic()
+        while True:
+            self._handle._worker.client_flush()
+            if time.monotonic() - began >= _FLUSH:
+                return
 
     def finish_steps(self, steps: int) -> None:
         self.steps += steps
