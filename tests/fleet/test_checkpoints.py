@@ -1,5 +1,5 @@
-"""Kills at random moments, and how much work each costs. Real Paddle: about half a minute per
-runtime.
+"""Kills at random moments, and how much work each costs, in seconds: a storm counts steps. Real
+Paddle: about half a minute per runtime.
 
 For the result in docs/faults.md: KILLS=10 CHECKPOINT_MINUTES=0.2 pytest -s
 tests/fleet/test_checkpoints.py -k fleet-ps

@@ -1,5 +1,6 @@
 """Real Paddle, real kills: a job with a fault reaches the result of undisturbed runs, measured
-here, or the test fails.
+here, or the test fails. tests/storm has more kills, on sums that are exact: those need SGD and
+whole numbers, and so cannot show that Adam's moments and the rows of embeddings return.
 
 Asynchronous training never gives the same result twice, so "the same" means that accuracy and the
 last pass's loss lie where one more undisturbed run with the same data and seed would lie with 99.99
@@ -31,8 +32,8 @@ if seen == {RECORDS * 2} and index == "0":
 UNDISTURBED = 5
 WIDTH = 15.544 * (1 + 1 / UNDISTURBED) ** 0.5
 """Standard deviations, on either side, within which one more run of a normal distribution lies
-9,999 times in 10,000: Student's t for the 4 degrees of freedom that five runs leave. Twenty
-comparisons fail by chance in one run out of 500.
+9,999 times in 10,000: Student's t for the 4 degrees of freedom that five runs leave. Four
+comparisons fail by chance in one run out of 2,500.
 """
 
 
@@ -88,8 +89,7 @@ def undisturbed(tmp_path_factory, once) -> list[tuple[tuple[float, ...], float]]
     return [(accuracies, 0.0), (last, near)]
 
 
-@pytest.mark.parametrize("moment", ["pass", "save"])
-@pytest.mark.parametrize("victim", ["trainer 0", "trainer 1", "pserver 1", "pod 1", "pod 0"])
+@pytest.mark.parametrize(("victim", "moment"), [("pserver 1", "pass"), ("pod 0", "save")])
 def test_kill_9(training_job, undisturbed, victim: str, moment: str) -> None:
     role, number = victim.split()
     index = int(number)

@@ -49,6 +49,7 @@ def job(training_job):
 
 
 def test_sigterm_keeps_the_pass_so_far_and_the_next_run_goes_on_in_its_middle(job):
+    """A storm has one run of a job, and no pod of it stays away."""
     job.split(job.make_sample("--lines", "2000"))
     job.start()
     job.wait_until_held()
@@ -77,7 +78,7 @@ def test_sigterm_while_an_attempt_starts_ends_it_everywhere_at_once(
     training_job, program, runtime, before
 ):
     """Trainer 1 does not listen to SIGTERM yet: Paddle's own handler ends it. The others do, and
-    wait for it to connect.
+    wait for it to connect, a moment of which no line of a program tells.
     """
     job = training_job(program, PASSES="2", RUNTIME=runtime, GRACE="60")
     indent = " " * (8 if runtime == "collective" else 4)
@@ -107,7 +108,7 @@ def test_a_pserver_that_hangs_is_named_fails_the_probe_of_its_own_pod_alone_and_
     job,
 ):
     """Paddle gives up a silent pserver after 500 s and trains on without its answer; the test
-    shortens this to 3 s.
+    shortens this to 3 s. A storm freezes for shorter than a pod may be silent.
     """
     flag = (
         f'ctypes.c_int32.in_dll(ctypes.CDLL(paddle.base.libpaddle.__file__), "{GIVES_UP}").value '

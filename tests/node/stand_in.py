@@ -137,7 +137,6 @@ def save(
     directory = folder.attempt(worker.run_id, worker.attempt) / f"pass-{number:05d}"
     directory.mkdir(parents=True)
     (directory / "values").write_text(json.dumps(values))
-    time.sleep(SETTINGS.get("save_seconds", 0))
     if [worker.attempt, number, "save"] == SETTINGS.get("holds"):
         wait(folder, f"the save of pass {number}", stop)
     identity = {"data": worker.data_digest, "program": worker.program_digest}

@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,11 @@ class Storm:
         return (self.place / ".storm/receipt.html").read_text()
 
     @property
+    def text(self) -> str:
+        """Run 1 with all that its pods printed, as one line."""
+        return " ".join((self.place / ".storm/run-1.txt").read_text().split())
+
+    @property
     def folder(self) -> JobFolder:
         """The job's folder on the volume of the last run."""
         return JobFolder(self.place / ".storm/run/volume/job")
@@ -45,10 +50,16 @@ class Storm:
 @pytest.fixture
 def storm(tmp_path: Path) -> Callable[..., Storm]:
     """`storm(*words, program=…, data=…, **settings)` runs the command on a job of two pods;
-    without a program, on the one that is there already.
+    without a program, on the one that is there already. `reading`: more settings of `data`.
     """
 
-    def run(*words: str, program: str = "", data: str = "one\ntwo\n", **settings: Any) -> Storm:
+    def run(
+        *words: str,
+        program: str = "",
+        data: str = "one\ntwo\n",
+        reading: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> Storm:
         if program:
             (tmp_path / "train.py").write_text(program)
             (tmp_path / "sample").write_text(data)
@@ -57,7 +68,7 @@ def storm(tmp_path: Path) -> Callable[..., Storm]:
                 "trainers": 2,
                 "paddle": "2.6",
                 "program": {"folder": "."},
-                "data": {"source": "sample"},
+                "data": {"source": "sample", **(reading or {})},
                 "resources": {"cpu": "1", "memory": "2Gi"},
                 **settings,
             }
