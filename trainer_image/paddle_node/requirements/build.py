@@ -12,7 +12,6 @@ import importlib.metadata
 import importlib.util
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -93,12 +92,9 @@ def build(environ: Mapping[str, str], say: Callable[[str], None]) -> None:
         return
     place = contract.path(contract.ENVIRONMENT, environ)
     place.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        files, packages = _install(place, read, environ, say)
-        say(f"packing {len(files)} files")
-        record = archive.add(target, place, files, packages)
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
+    files, packages = _install(place, read, environ, say)
+    say(f"packing {len(files)} files")
+    record = archive.add(target, place, files, packages)
     size = (target / record.archive).stat().st_size
     say(
         f"ready after {time.monotonic() - began:.0f} s, {size / 1e6:,.0f} MB: "

@@ -18,9 +18,7 @@ EVERY = 5.0
 """Seconds between two reports."""
 CONFLICT = "The conflict is caused by:"
 """The line of pip's output that begins the list of who asks for what."""
-_COLLECTING = re.compile(r"Collecting ([^\s\[<>=!~;]+)")
-_DOWNLOADING = re.compile(r"(?:Downloading|Using cached) (\S+?)(?:-py|-cp|\.tar)\S* \((.+)\)")
-_WHEEL = re.compile(r"([A-Za-z0-9_.]+)-(\d[^-]*).*")
+_DOING = re.compile(r"\s*((?:Collecting|Downloading|Using cached|Building|Installing) .{,60})")
 
 
 def run(
@@ -47,7 +45,7 @@ def run(
 
         def report() -> None:
             while not ended.wait(EVERY):
-                say(f"{packages} packages, {doing}, {time.monotonic() - began:.0f} s")
+                say(f"{packages} packages, {time.monotonic() - began:.0f} s: {doing}")
 
         reporter = threading.Thread(target=report, daemon=True)
         reporter.start()
@@ -58,14 +56,8 @@ def run(
                     lines.append(line)
                 elif "(from " in line:
                     lines.append(line)
-                if match := _COLLECTING.search(line):
-                    packages, doing = packages + 1, f"collecting {match[1]}"
-                elif match := _DOWNLOADING.search(line):
-                    wheel = _WHEEL.fullmatch(match[1])
-                    name = f"{wheel[1]} {wheel[2]}" if wheel else match[1]
-                    doing = f"downloading {name} ({match[2]})"
-                elif line.startswith("Installing collected"):
-                    doing = "unpacking them"
+                if match := _DOING.match(line):
+                    packages, doing = packages + line.startswith("Collecting"), match[1].rstrip()
             code = process.wait()
         except BaseException:
             process.kill()
