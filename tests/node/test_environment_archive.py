@@ -160,7 +160,14 @@ def pods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pods:
 
 
 @pytest.mark.parametrize(
-    "content", ["{", "[]", '{"job": "b/a"}', '{"job": "n/words"}', '{"sentence": 1, "job": []}']
+    "content",
+    [
+        "{",
+        "[]",
+        '{"job": "b/a"}',
+        '{"job": "n/words", "last": true}',
+        '{"sentence": 1, "last": true}',
+    ],
 )
 def test_what_is_no_refusal_of_this_job_ends_no_pod(pods: Pods, content: str) -> None:
     (pods.folder / "refusal-0-1.json").write_text(content)

@@ -82,11 +82,11 @@ def _met(file: Path) -> Path:
 def _read(file: Path) -> dict[str, Any]:
     """Returns a refusal; nothing for anything else."""
     # Its Job's next run may remove it meanwhile.
-    with contextlib.suppress(FileNotFoundError, ValueError, RecursionError):
+    with contextlib.suppress(FileNotFoundError, ValueError, TypeError, KeyError, RecursionError):
         if (stream := durable.open_file(file)) is not None:
             with stream:
                 refusal = json.loads(stream.read(LONGEST))
-            if isinstance(refusal, dict) and str(refusal.get("sentence", "")).isprintable():
+            if isinstance(refusal, dict) and str.isprintable(refusal["sentence"]):
                 return refusal
     return {}
 
