@@ -432,16 +432,20 @@ class StormSupervisor(Supervisor):
             if path not in self._appended and path.is_file() and path.stat().st_size
         ]
         newest = max(written, key=lambda path: path.stat().st_mtime_ns, default=None)
-        # Without an older one beside it nobody could have survived this.
-        if newest is None or not any(
-            self._below(path) != self._below(newest)
-            and self._numberless(path) == self._numberless(newest)
+        older = [
+            path
             for path in written
-        ):
+            if newest is not None
+            and self._below(path) != self._below(newest)
+            and self._numberless(path) == self._numberless(newest)
+        ]
+        # Without an older one beside it nobody could have survived this.
+        if newest is None or not older:
             return ""
         size = newest.stat().st_size
         os.truncate(newest, size // 2)
-        return f"{self._below(newest)} has {size // 2} of {size} bytes"
+        beside = self._below(max(older, key=lambda path: path.stat().st_mtime_ns))
+        return f"{self._below(newest)} has {size // 2} of {size} bytes; {beside} lies beside it"
 
     def _answer_of_volume(
         self, call: Call, rank: Rank, path: Path | None

@@ -166,7 +166,11 @@ def _of_the_end(trace: Trace, calm: Calm) -> list[Finding]:
         words = "it did not end: nothing happened any more, and it was ended"
         return [_finding("hang", words, trace, trace.seconds)]
     if not trace.succeeded:
-        return [_finding("failed", f"the job failed: {trace.reason}", trace, trace.seconds)]
+        words = f"the job failed: {trace.reason}"
+        last = _fault_before(trace, trace.seconds)
+        if last is not None and last.fault.kind == "damage-checkpoint":
+            words += f"; the checkpoint that the storm damaged: {last.effect}"
+        return [_finding("failed", words, trace, trace.seconds)]
     findings = []
     told, expected = [event.step or 0 for event in trace.steps()], calm.steps
     # A program that stops when it is good enough ends at another step each time.
