@@ -1,8 +1,6 @@
 """A job's inputs beside its data: weights, a dictionary, what an earlier job trained.
 
-The volume has one copy of each content, `shared/inputs/<digest>/`: the files below `files`, and a
-listing with their SHA-256. The SHA-256 of the listing is the folder's name. A copy comes under its
-name whole, by one rename, and is never written again.
+A copy comes to the volume (paddle_node.volume.input_copies) whole, by one rename.
 """
 
 import contextlib
@@ -27,9 +25,9 @@ from paddle_node.failure import BadData, Failure, SettingError
 from paddle_node.runtimes.attempt_output import OURS
 from paddle_node.volume import attempts, durable, lease
 from paddle_node.volume.data_manifest import Input
+from paddle_node.volume.input_copies import FILES, LISTING, verify
 from paddle_node.volume.job_folder import JobFolder
 
-FILES, LISTING = "files", "listing.json"
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".zip")
 """Endings of what is unpacked; all else stays as it is (a .npz is a zip, too)."""
 OF_JOB = "job:"
@@ -63,19 +61,6 @@ def bring(
     return tuple(brought)
 
 
-def verify_inputs(brought: tuple[Input, ...], volume: Path) -> dict[str, Path]:
-    """Returns the file or folder of each input, for a pod that reads it. Checks that the listing
-    has the digest, and that every file has its size. The data job has read every byte. Raises
-    BadData.
-    """
-    try:
-        return {copy.name: _verify(copy, volume / contract.INPUTS, whole=False) for copy in brought}
-    except FileNotFoundError as error:
-        raise BadData(
-            f"{error.filename} is not there any more, an input of this job: submit the job again"
-        ) from None
-
-
 def _bring(
     name: str,
     address: str,
@@ -89,7 +74,7 @@ def _bring(
     record = place / "sources" / f"{mark}.json"
     if mark and (brought := _recorded_copy(record, name)) is not None:
         with contextlib.suppress(FileNotFoundError):  # A person has removed the copy.
-            _verify(brought, place, whole=True)
+            verify(brought, place, whole=True)
             say(f"{name}: its copy {brought.digest[:12]} is there and verified")
             return brought
     began, draft = time.monotonic(), place / f".{pod}-{name}"
@@ -106,7 +91,7 @@ def _bring(
         except OSError:
             if not (place / digest).is_dir():
                 raise
-            _verify(brought, place, whole=True)
+            verify(brought, place, whole=True)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     if mark:
@@ -171,27 +156,6 @@ def _path(address: str, objects: list[Object], listing: list[dict[str, str | int
     if others or not named or first.name.lower().endswith(ARCHIVES):
         return FILES
     return f"{FILES}/{listing[0]['name']}"
-
-
-def _verify(brought: Input, place: Path, *, whole: bool) -> Path:
-    """Returns the copy's path; `whole`: after reading every byte. Raises BadData; FileNotFoundError
-    if there is no copy.
-    """
-    folder = place / brought.digest
-    durable.look(folder)
-    text = (folder / LISTING).read_bytes()
-    damaged = "once no job reads it, remove it and submit again"
-    if hashlib.sha256(text).hexdigest() != brought.digest:
-        raise BadData(f"{folder} is not the copy that its name says: {damaged}")
-    for file in json.loads(text):
-        path = folder / FILES / str(file["name"])
-        if not path.is_file() or durable.stat(path).st_size != file["bytes"]:
-            raise BadData(f"{path} is not there with its {file['bytes']} bytes: {damaged}")
-        if whole:
-            with path.open("rb") as content:
-                if hashlib.file_digest(content, "sha256").hexdigest() != file["sha256"]:
-                    raise BadData(f"{path} is damaged: its digest is another one: {damaged}")
-    return folder / brought.path
 
 
 def _source(name: str, address: str, environ: Mapping[str, str]) -> tuple[Source, list[Object]]:

@@ -21,7 +21,7 @@ from paddle_node.failure import Failure, SettingError
 from paddle_node.requirements import archive
 from paddle_node.retry import retry
 from paddle_node.staging import program_archive, program_copy
-from paddle_node.volume import attempts, data_manifest, durable
+from paddle_node.volume import attempts, data_manifest, durable, input_copies
 from paddle_node.volume.job_folder import JobFolder
 from paddle_node.volume.passes import Identity
 
@@ -92,9 +92,7 @@ def inputs_of(folder: JobFolder) -> dict[str, Path]:
     manifest = data_manifest.read(folder.data_manifest)
     if manifest is None or not manifest.inputs:
         return {}
-    from paddle_node.data import inputs  # Imports the checksum library.
-
-    return inputs.verify_inputs(manifest.inputs, folder.root.parent)
+    return input_copies.verify_all(manifest.inputs, folder.root.parent)
 
 
 def _work_in(program: Path, pod: PodEnvironment) -> Path:

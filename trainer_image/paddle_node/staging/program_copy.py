@@ -12,8 +12,8 @@ import shutil
 from pathlib import Path
 
 from paddle_node.contract import Variable
-from paddle_node.data.sources.local_source import below
 from paddle_node.failure import SettingError
+from paddle_node.folders import files_below
 from paddle_node.volume import durable
 from paddle_node.volume.job_folder import JobFolder
 
@@ -93,7 +93,7 @@ def find(folder: JobFolder, digest_: str) -> Path | None:
 def _files(folder: Path) -> list[str]:
     """Returns the names of the files that count. Follows links to folders."""
     top = folder.resolve()
-    files = below(top, lambda name: name == "__pycache__" or name.startswith(".."))
+    files = files_below(top, lambda name: name == "__pycache__" or name.startswith(".."))
     return sorted(
         str(path.relative_to(top))
         for path in files

@@ -5,7 +5,7 @@ pattern.
 import errno
 import io
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -13,6 +13,7 @@ from paddle_node import contract
 from paddle_node.contract import Variable
 from paddle_node.data.sources.source import BUFFER, Object, Source, refuse_changed
 from paddle_node.failure import SettingError
+from paddle_node.folders import files_below
 from paddle_node.volume import durable
 
 
@@ -62,7 +63,7 @@ class LocalSource(Source):
             self._base = self._path.parent
             return [self._path]
         if self._path.is_dir():
-            return list(below(self._path, lambda name: name.startswith(".")))
+            return list(files_below(self._path, lambda name: name.startswith(".")))
         paths = [
             path
             for path in durable.glob(self._root, self.uri.lstrip("/"))
@@ -115,23 +116,6 @@ class _File(io.FileIO):
     def _compare(self) -> None:
         if _mark(os.fstat(self.fileno())) != (self._thing.size, self._thing.mark):
             refuse_changed(self._thing.name)
-
-
-def below(folder: Path, left_out: Callable[[str], bool]) -> Iterator[Path]:
-    """Yields everything below a folder except folders; follows links. Raises OSError, with errno
-    ELOOP for a circular link.
-    """
-    for root, folders, names in os.walk(folder, onerror=_raise, followlinks=True):
-        here = Path(root)
-        folders[:] = [name for name in folders if not left_out(name)]
-        for path in (here / name for name in folders):
-            if path.is_symlink() and any(path.samefile(above) for above in (here, *here.parents)):
-                raise OSError(errno.ELOOP, "a link to a folder in which it lies", str(path))
-        yield from (here / name for name in names if not left_out(name))
-
-
-def _raise(error: OSError) -> None:
-    raise error
 
 
 def _mark(status: os.stat_result) -> tuple[int, str]:
