@@ -21,7 +21,7 @@ from paddle_node import coordination
 from paddle_node.__main__ import main
 from paddle_node.environment import ProgramEnvironment, endpoint
 from paddle_node.runtimes import Process, Runtime, python_program
-from paddle_node.training.recorded_passes import RecordedPasses
+from paddle_node.runtimes.recorded_passes import RecordedPasses
 from paddle_node.volume import passes
 from paddle_node.volume.job_folder import JobFolder
 

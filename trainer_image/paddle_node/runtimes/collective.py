@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from paddle_node.environment import Attempt, PodEnvironment, endpoint
 from paddle_node.runtimes import Process, Runtime, backend, launch, python_program
-from paddle_node.training.recorded_passes import RecordedPasses
+from paddle_node.runtimes.recorded_passes import RecordedPasses
 
 
 def standby(pod: PodEnvironment) -> tuple[Process, ...]:

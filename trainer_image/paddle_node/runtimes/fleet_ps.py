@@ -14,7 +14,7 @@ from paddle_node.environment import Attempt, PodEnvironment, endpoint
 from paddle_node.failure import SettingError
 from paddle_node.runtimes import Process, Progress, Role, Runtime, launch, python_program
 from paddle_node.runtimes.file_progress import FileProgress
-from paddle_node.training.recorded_passes import RecordedPasses
+from paddle_node.runtimes.recorded_passes import RecordedPasses
 
 
 def standby(pod: PodEnvironment) -> tuple[Process, ...]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from paddle_node.environment import Attempt, PodEnvironment
 from paddle_node.runtimes import History, Process, Resumption, Runtime
-from paddle_node.training.recorded_passes import missing_pass, resumption, unrecorded_folders
+from paddle_node.runtimes.recorded_passes import missing_pass, resumption, unrecorded_folders
 from paddle_node.volume import durable, passes
 from paddle_node.volume.passes import Identity
 
