@@ -94,6 +94,33 @@ def test_no_circle_of_files() -> None:
     TopologicalSorter(graph).prepare()
 
 
+@pytest.mark.parametrize(
+    "room",
+    [
+        "constructs_lib",
+        "k8s_charts",
+        "paddle_aws/operations",
+        "paddle_aws/operations/account",
+        "paddle_aws/rehearsal",
+        "trainer_image/paddle_node",
+    ],
+)
+def test_no_circle_of_folders(room: str) -> None:
+    """Inside a room, a folder or a file at its top imports only what lies below it."""
+    home = ROOT / room
+    package = room.removeprefix("trainer_image/").replace("/", ".")
+    graph: dict[str, set[str]] = {}
+    for file in home.rglob("*.py"):
+        part = file.relative_to(home).with_suffix("").parts[0]
+        if part != "__init__":
+            graph.setdefault(part, set()).update(
+                name.removeprefix(f"{package}.").split(".")[0]
+                for name in imports(file)
+                if name.startswith(f"{package}.")
+            )
+    TopologicalSorter({part: parts - {part} for part, parts in graph.items()}).prepare()
+
+
 def test_constructs_know_no_environment() -> None:
     """Only its props configure a construct."""
     for file in (ROOT / "constructs_lib").rglob("*.py"):
