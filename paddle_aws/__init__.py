@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from paddle_aws.operations.errors import BadInput, Failed, JobFailed, TimedOut, Unreachable
     from paddle_aws.operations.errors import OperationError as Error
+    from paddle_aws.operations.jobs.objects.job_objects import JobState
+    from paddle_aws.operations.jobs.objects.pod_state import PodState
     from paddle_aws.operations.jobs.progress.step_progress import StepProgress
     from paddle_aws.operations.jobs.progress.training_metrics import Pass, TrainerPass
     from paddle_aws.operations.jobs.progress.training_progress import TrainingProgress
@@ -31,9 +33,7 @@ if TYPE_CHECKING:
     from paddle_aws.operations.jobs.rehearsal_run import rehearse
     from paddle_aws.operations.jobs.run import Run, find, submit
     from paddle_aws.operations.jobs.trial import try_
-    from paddle_aws.operations.jobs.watch.job_objects import JobState
     from paddle_aws.operations.jobs.watch.job_view import JobView
-    from paddle_aws.operations.jobs.watch.pod_state import PodState
 
 __all__ = [
     "JobState",
@@ -50,10 +50,10 @@ __all__ += ["Rehearsal", "StepProgress", "rehearse", "try_"]
 __all__ += ["BadInput", "Error", "Failed", "JobFailed", "TimedOut", "Unreachable"]
 
 _HOMES = {
-    "jobs.watch.pod_state": ("PodState",),
+    "jobs.objects.pod_state": ("PodState",),
     "jobs.trial": ("try_",),
     "errors": ("BadInput", "Error", "Failed", "JobFailed", "TimedOut", "Unreachable"),
-    "jobs.watch.job_objects": ("JobState",),
+    "jobs.objects.job_objects": ("JobState",),
     "jobs.watch.job_view": ("JobView",),
     "jobs.rehearsal_backend": ("Rehearsal",),
     "jobs.rehearsal_run": ("rehearse",),

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import typer
 
 _PIPE_WIDTH = 10_000
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 GAP = 2
 """Spaces between columns."""
 NARROW = 5
@@ -62,6 +63,13 @@ def colours() -> Literal["auto"] | None:
 def is_terminal(stderr: bool = False) -> bool:
     """Returns whether the output goes to a terminal, or COLUMNS sets its width."""
     return (sys.stderr if stderr else sys.stdout).isatty() or "COLUMNS" in os.environ
+
+
+def clean(text: str) -> str:
+    """Removes what would move the cursor from a line; keeps the last state of a progress bar that
+    rewrites its line.
+    """
+    return _CONTROL.sub("", text.rstrip("\r").rpartition("\r")[2])
 
 
 def say(text: str) -> None:

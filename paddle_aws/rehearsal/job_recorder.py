@@ -12,12 +12,12 @@ from paddle_node.contract import Variable
 
 from k8s_charts.names import COMPONENT
 from k8s_charts.spec import TrainingJob
+from paddle_aws.operations.jobs.objects import job_objects
+from paddle_aws.operations.jobs.objects.job_objects import JobState
+from paddle_aws.operations.jobs.objects.kind import Phase
+from paddle_aws.operations.jobs.objects.pod_state import PodState
 from paddle_aws.operations.jobs.rehearsal_backend import Record, not_begun
-from paddle_aws.operations.jobs.watch import job_objects
-from paddle_aws.operations.jobs.watch.job_objects import JobState
 from paddle_aws.operations.jobs.watch.job_view import JobView
-from paddle_aws.operations.jobs.watch.kind import Phase
-from paddle_aws.operations.jobs.watch.pod_state import PodState
 from paddle_aws.rehearsal.pods.job import CANCELLED, ENDED, GLANCE, JobResult, Watcher, last_lines
 from paddle_aws.rehearsal.pods.manifests import AnyJob
 from paddle_aws.rehearsal.pods.pod import Pod, PodEnd

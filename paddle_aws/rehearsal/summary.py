@@ -17,10 +17,10 @@ from rich.text import Text
 
 from k8s_charts.spec import TrainingJob
 from paddle_aws.operations.jobs.evaluation import Evaluation
+from paddle_aws.operations.jobs.objects.paddle_noise import is_noise
 from paddle_aws.operations.jobs.progress.run_record import goodput_of
 from paddle_aws.operations.jobs.progress.training_metrics import Pass
-from paddle_aws.operations.jobs.watch import log_stream
-from paddle_aws.operations.jobs.watch.paddle_noise import is_noise
+from paddle_aws.operations.screen import clean
 from paddle_aws.rehearsal.inventory import Resource
 from paddle_aws.rehearsal.pods.job import last_lines
 from paddle_aws.rehearsal.screen import Phase
@@ -83,7 +83,7 @@ class Results:
         """
         lines = last_lines(log, _SEARCHED).splitlines()
         lines = [line for line in lines if not is_noise(line)][-_PRINTED:]
-        printed = Text("\n".join(map(log_stream.clean, lines)) or "nothing")
+        printed = Text("\n".join(map(clean, lines)) or "nothing")
         return cls(
             job,
             {

@@ -101,6 +101,7 @@ def test_no_circle_of_files() -> None:
         "k8s_charts",
         "paddle_aws/operations",
         "paddle_aws/operations/account",
+        "paddle_aws/operations/jobs",
         "paddle_aws/rehearsal",
         "trainer_image/paddle_node",
     ],

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from paddle_aws.operations.jobs.watch.pod_state import culprit, pod_state, pod_states, refusal
+from paddle_aws.operations.jobs.objects.pod_state import culprit, pod_state, pod_states, refusal
 
 OF_TEST = ("phase", "words", "not", "events")
 TABLES = yaml.safe_load(Path(__file__).with_name("pod_words.yaml").read_text())

@@ -11,9 +11,9 @@ from paddle_node.volume.goodput import Goodput
 from paddle_node.volume.job_folder import JobFolder
 from saved_pass import save_pass
 
+from paddle_aws.operations.jobs.objects.pod_state import PodState
 from paddle_aws.operations.jobs.rehearsal_backend import Record
 from paddle_aws.operations.jobs.watch.job_view import JobView
-from paddle_aws.operations.jobs.watch.pod_state import PodState
 
 STEP = (
     "[trainer 0] pass=1 passes=5 attempt=2 trainers=3 step=40 loss=0.25 records=400 shard=1000 "

@@ -18,11 +18,11 @@ from paddle_node.contract import Variable
 from paddle_aws.operations.board.job_page import JobPage
 from paddle_aws.operations.board.site import NOT_FOUND, Answer, Query, as_json, static
 from paddle_aws.operations.cluster.cluster import ApiError, Cluster
+from paddle_aws.operations.jobs.objects.job_objects import collection, template, variable
 from paddle_aws.operations.jobs.progress import training_progress
 from paddle_aws.operations.jobs.progress.training_progress import Goodput, TrainingProgress
 from paddle_aws.operations.jobs.run import Run
 from paddle_aws.operations.jobs.watch.job_listing import list_jobs
-from paddle_aws.operations.jobs.watch.job_objects import collection, template, variable
 from paddle_aws.operations.jobs.watch.job_view import JobView
 from paddle_aws.operations.options import LABEL
 

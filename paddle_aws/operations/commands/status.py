@@ -7,7 +7,7 @@ import typer
 from paddle_aws.operations import screen
 from paddle_aws.operations.errors import cli_errors
 from paddle_aws.operations.jobs.backend import backend
-from paddle_aws.operations.jobs.watch.job_objects import JobState
+from paddle_aws.operations.jobs.objects.job_objects import JobState
 from paddle_aws.operations.jobs.watch.job_view import JobView
 from paddle_aws.operations.options import (
     DEFAULT,

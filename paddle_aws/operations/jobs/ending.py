@@ -7,7 +7,7 @@ from paddle_aws.operations.jobs.submission import Submission
 from paddle_aws.operations.jobs.watch import log_stream, waiting
 from paddle_aws.operations.jobs.watch.job_view import JobView
 from paddle_aws.operations.options import job_arguments
-from paddle_aws.operations.screen import console, say
+from paddle_aws.operations.screen import clean, console, say
 
 LOOK = 30.0
 """Seconds for which `submit` without --wait reports what happens to the pods."""
@@ -61,6 +61,6 @@ def _follow(run: Run, *, verbose: bool, logs: bool) -> JobView:
         )
 
         def show(line: log_stream.Line) -> None:
-            table.hear(line.rank, log_stream.clean(line.text))
+            table.hear(line.rank, clean(line.text))
 
         return log_stream.follow_job(run.follower, show=show)

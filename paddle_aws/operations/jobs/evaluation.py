@@ -9,10 +9,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from paddle_aws.operations.cluster.cluster import Cluster, Object
 from paddle_aws.operations.errors import BadInput, Failed
-from paddle_aws.operations.jobs.removal import remove
-from paddle_aws.operations.jobs.volume.access import VolumeAccess
-from paddle_aws.operations.jobs.volume.saved_passes import saved_passes
-from paddle_aws.operations.jobs.watch.job_objects import (
+from paddle_aws.operations.jobs.objects.job_objects import (
     JOB_NAME,
     has_ended,
     newest,
@@ -21,7 +18,10 @@ from paddle_aws.operations.jobs.watch.job_objects import (
     runs,
     selector,
 )
-from paddle_aws.operations.jobs.watch.pod_state import states
+from paddle_aws.operations.jobs.objects.pod_state import states
+from paddle_aws.operations.jobs.removal import remove
+from paddle_aws.operations.jobs.volume.access import VolumeAccess
+from paddle_aws.operations.jobs.volume.saved_passes import saved_passes
 from paddle_aws.operations.screen import say
 
 GLANCE = 1.0

@@ -10,12 +10,12 @@ import json
 from paddle_node.contract import DATA_MANIFEST, Variable
 
 from paddle_aws.operations.cluster.cluster import Cluster, Object
+from paddle_aws.operations.jobs.objects.job_objects import has_ended, variable
+from paddle_aws.operations.jobs.objects.object_fields import condition
 from paddle_aws.operations.jobs.run import split
 from paddle_aws.operations.jobs.submission import Submission
 from paddle_aws.operations.jobs.volume.access import mount_volume
 from paddle_aws.operations.jobs.volume.saved_passes import choose_pass, saved_passes
-from paddle_aws.operations.jobs.watch.job_objects import has_ended, variable
-from paddle_aws.operations.jobs.watch.object_fields import condition
 from paddle_aws.operations.jobs.watch.waiting import Follower
 from paddle_aws.operations.screen import say
 

@@ -21,16 +21,16 @@ from pydantic import AwareDatetime, TypeAdapter, ValidationError
 
 from paddle_aws.operations.errors import BadInput, Exit, Failed, TimedOut
 from paddle_aws.operations.jobs.evaluation import Evaluation
+from paddle_aws.operations.jobs.objects.job_objects import JobState
+from paddle_aws.operations.jobs.objects.kind import Phase
+from paddle_aws.operations.jobs.objects.pod_state import PodState
 from paddle_aws.operations.jobs.progress import step_progress
 from paddle_aws.operations.jobs.progress.step_progress import StepProgress
 from paddle_aws.operations.jobs.progress.training_progress import TrainingProgress, parse_log
 from paddle_aws.operations.jobs.saved_results import SavedResults
 from paddle_aws.operations.jobs.volume.server import Folder, inside
-from paddle_aws.operations.jobs.watch.job_objects import JobState
 from paddle_aws.operations.jobs.watch.job_view import JobView
-from paddle_aws.operations.jobs.watch.kind import Phase
 from paddle_aws.operations.jobs.watch.log_stream import Line, PodSelection
-from paddle_aws.operations.jobs.watch.pod_state import PodState
 from paddle_aws.operations.jobs.watch.waiting import ENDS, require_success, training_ended
 from paddle_aws.operations.screen import age
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from paddle_aws.operations.cluster.cluster import NOTICED, Cluster, Object
 from paddle_aws.operations.errors import Failed, OperationError
-from paddle_aws.operations.jobs.watch.job_objects import (
+from paddle_aws.operations.jobs.objects.job_objects import (
     CANCELLED,
     has_ended,
     path,

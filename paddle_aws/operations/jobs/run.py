@@ -22,6 +22,7 @@ from paddle_aws.operations.jobs import rehearsal_backend, removal, trial
 from paddle_aws.operations.jobs.evaluation import Evaluation, measure
 from paddle_aws.operations.jobs.job_argument import resolve_job
 from paddle_aws.operations.jobs.job_source import JobSource
+from paddle_aws.operations.jobs.objects.pod_state import culprit
 from paddle_aws.operations.jobs.saved_results import SavedResults
 from paddle_aws.operations.jobs.submission import Submission
 from paddle_aws.operations.jobs.volume.access import VOLUME, Volume, VolumeAccess, mount_volume
@@ -29,7 +30,6 @@ from paddle_aws.operations.jobs.volume.transfer import upload
 from paddle_aws.operations.jobs.watch import log_stream, waiting
 from paddle_aws.operations.jobs.watch.job_view import JobView, read_job
 from paddle_aws.operations.jobs.watch.log_stream import Line, PodSelection
-from paddle_aws.operations.jobs.watch.pod_state import culprit
 from paddle_aws.operations.jobs.watch.waiting import Follower
 from paddle_aws.operations.options import DEFAULT, job_arguments
 

@@ -21,9 +21,15 @@ from paddle_aws.operations.jobs.early_checks import (
     check_inputs,
 )
 from paddle_aws.operations.jobs.job_source import JobSource
+from paddle_aws.operations.jobs.objects.job_objects import (
+    component,
+    has_ended,
+    path,
+    runs,
+    selector,
+)
+from paddle_aws.operations.jobs.objects.object_fields import creation_time
 from paddle_aws.operations.jobs.removal import remove
-from paddle_aws.operations.jobs.watch.job_objects import component, has_ended, path, runs, selector
-from paddle_aws.operations.jobs.watch.object_fields import creation_time
 from paddle_aws.operations.options import job_arguments
 from paddle_aws.operations.screen import age
 

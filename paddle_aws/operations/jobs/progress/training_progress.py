@@ -10,8 +10,8 @@ from typing import Self
 from paddle_node.volume import goodput, pass_metrics
 
 from paddle_aws.operations.cluster.cluster import ApiError, Cluster
-from paddle_aws.operations.jobs.watch.job_objects import pods
-from paddle_aws.operations.jobs.watch.pod_state import PodState
+from paddle_aws.operations.jobs.objects.job_objects import pods
+from paddle_aws.operations.jobs.objects.pod_state import PodState
 from paddle_aws.operations.screen import span
 
 TAIL = "1000"

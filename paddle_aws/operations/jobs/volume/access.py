@@ -23,9 +23,7 @@ from k8s_charts.pods.job_folder import MAKER
 from paddle_aws.operations.cluster.cluster import TRIES, ApiError, Cluster, Object
 from paddle_aws.operations.errors import BadInput, Failed, OperationError, Unreachable
 from paddle_aws.operations.jobs.job_source import JobSource
-from paddle_aws.operations.jobs.submission import Submission
-from paddle_aws.operations.jobs.volume.server import METHODS, Folder
-from paddle_aws.operations.jobs.watch.job_objects import (
+from paddle_aws.operations.jobs.objects.job_objects import (
     INSTANCE,
     component,
     pods,
@@ -33,9 +31,11 @@ from paddle_aws.operations.jobs.watch.job_objects import (
     selector,
     template,
 )
-from paddle_aws.operations.jobs.watch.object_fields import creation_time
-from paddle_aws.operations.jobs.watch.paddle_job import PADDLE_JOB
-from paddle_aws.operations.jobs.watch.pod_state import states
+from paddle_aws.operations.jobs.objects.object_fields import creation_time
+from paddle_aws.operations.jobs.objects.paddle_job import PADDLE_JOB
+from paddle_aws.operations.jobs.objects.pod_state import states
+from paddle_aws.operations.jobs.submission import Submission
+from paddle_aws.operations.jobs.volume.server import METHODS, Folder
 
 PORT = 8080
 READY = 300.0

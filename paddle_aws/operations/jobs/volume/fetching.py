@@ -13,8 +13,7 @@ from paddle_aws.operations.jobs.volume.access import Volume
 from paddle_aws.operations.jobs.volume.outputs import OUTPUT, list_outputs, program_files
 from paddle_aws.operations.jobs.volume.saved_passes import saved_passes
 from paddle_aws.operations.jobs.volume.transfer import download
-from paddle_aws.operations.jobs.watch.log_stream import clean
-from paddle_aws.operations.screen import say
+from paddle_aws.operations.screen import clean, say
 from paddle_aws.settings.file import place
 
 NAMED = 4

@@ -1,1 +1,1 @@
-"""How a job fares: its objects and pods, why one waits or failed, its end, its logs."""
+"""How a job fares: a view of it, why it waits, its end, its logs."""

@@ -3,16 +3,16 @@
 from datetime import UTC, datetime
 
 from paddle_aws.operations.cluster.cluster import Cluster, Object
-from paddle_aws.operations.jobs.watch.job_objects import (
+from paddle_aws.operations.jobs.objects.job_objects import (
     INSTANCE,
     PART_OF,
     drop_earlier_pods,
     pods,
     runs,
 )
+from paddle_aws.operations.jobs.objects.object_fields import label
+from paddle_aws.operations.jobs.objects.pod_state import pod_states
 from paddle_aws.operations.jobs.watch.job_view import JobView, build_view
-from paddle_aws.operations.jobs.watch.object_fields import label
-from paddle_aws.operations.jobs.watch.pod_state import pod_states
 
 
 def list_jobs(cluster: Cluster, namespace: str | None) -> list[JobView]:

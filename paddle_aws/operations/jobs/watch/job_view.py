@@ -8,10 +8,7 @@ from typing import Any
 
 from paddle_aws.operations.cluster.cluster import Cluster, Object
 from paddle_aws.operations.errors import BadInput, Unreachable
-from paddle_aws.operations.jobs.progress import training_progress
-from paddle_aws.operations.jobs.progress.step_progress import StepProgress
-from paddle_aws.operations.jobs.progress.training_progress import Goodput, TrainingProgress
-from paddle_aws.operations.jobs.watch.job_objects import (
+from paddle_aws.operations.jobs.objects.job_objects import (
     JobState,
     drop_earlier_pods,
     newest,
@@ -20,7 +17,10 @@ from paddle_aws.operations.jobs.watch.job_objects import (
     runs,
     selector,
 )
-from paddle_aws.operations.jobs.watch.pod_state import PodState, culprit, pod_states, states
+from paddle_aws.operations.jobs.objects.pod_state import PodState, culprit, pod_states, states
+from paddle_aws.operations.jobs.progress import training_progress
+from paddle_aws.operations.jobs.progress.step_progress import StepProgress
+from paddle_aws.operations.jobs.progress.training_progress import Goodput, TrainingProgress
 
 
 @dataclass(frozen=True)

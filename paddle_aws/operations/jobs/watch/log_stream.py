@@ -16,14 +16,14 @@ from json import dumps
 
 from paddle_aws.operations.cluster.cluster import AGAIN, TRIES, ApiError, Cluster, Lost, Outage
 from paddle_aws.operations.errors import BadInput, Unreachable
-from paddle_aws.operations.jobs.watch.job_objects import pods
+from paddle_aws.operations.jobs.objects.job_objects import pods
+from paddle_aws.operations.jobs.objects.object_fields import moment
+from paddle_aws.operations.jobs.objects.paddle_noise import is_noise
+from paddle_aws.operations.jobs.objects.pod_state import PodState
 from paddle_aws.operations.jobs.watch.job_view import JobView, poll_job
-from paddle_aws.operations.jobs.watch.object_fields import moment
-from paddle_aws.operations.jobs.watch.paddle_noise import is_noise
-from paddle_aws.operations.jobs.watch.pod_state import PodState
 from paddle_aws.operations.jobs.watch.waiting import ENDS, Follower
 from paddle_aws.operations.options import job_arguments
-from paddle_aws.operations.screen import console, say
+from paddle_aws.operations.screen import clean, console, say
 
 QUIET = 3600.0
 """Seconds for which a program may be silent before the stream is reopened."""
@@ -37,7 +37,6 @@ COLOURS = (
     "bright_green",
     "bright_magenta",
 )
-_CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True, order=True)
@@ -118,13 +117,6 @@ class Printer:
         """Says on stderr if lines were left out."""
         if self.left_out:
             say("lines that Paddle writes about itself are left out: --verbose shows them")
-
-
-def clean(text: str) -> str:
-    """Removes what would move the cursor from a line; keeps the last state of a progress bar that
-    rewrites its line.
-    """
-    return _CONTROL.sub("", text.rstrip("\r").rpartition("\r")[2])
 
 
 def past(

@@ -11,9 +11,9 @@ from itertools import groupby
 
 from paddle_aws.operations.cluster.cluster import NOTICED, Cluster, Outage
 from paddle_aws.operations.errors import Failed, JobFailed
+from paddle_aws.operations.jobs.objects.object_fields import seconds_old
+from paddle_aws.operations.jobs.objects.pod_state import PodState
 from paddle_aws.operations.jobs.watch.job_view import JobView, poll_job
-from paddle_aws.operations.jobs.watch.object_fields import seconds_old
-from paddle_aws.operations.jobs.watch.pod_state import PodState
 
 GLANCE, PODS_A_SECOND = 2.0, 100
 """Seconds between two polls (longer above 200 pods), and the number of pods that the API server

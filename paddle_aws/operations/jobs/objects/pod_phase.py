@@ -14,10 +14,10 @@ from paddle_node.contract import ExitCode
 
 from paddle_aws.operations.cluster import reasons
 from paddle_aws.operations.cluster.reasons import short
-from paddle_aws.operations.jobs.watch import paddle_job
-from paddle_aws.operations.jobs.watch.job_objects import component
-from paddle_aws.operations.jobs.watch.object_fields import SEEN, condition, seconds_old
-from paddle_aws.operations.jobs.watch.paddle_noise import SOURCE, is_noise
+from paddle_aws.operations.jobs.objects import paddle_job
+from paddle_aws.operations.jobs.objects.job_objects import component
+from paddle_aws.operations.jobs.objects.object_fields import SEEN, condition, seconds_old
+from paddle_aws.operations.jobs.objects.paddle_noise import SOURCE, is_noise
 from paddle_aws.operations.screen import span
 
 BROKEN_PULLS = (

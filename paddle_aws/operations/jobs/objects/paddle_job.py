@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from paddle_aws.operations.jobs.watch.kind import JobPhase, Kind, Phase
-from paddle_aws.operations.jobs.watch.object_fields import SEEN, seconds_old
+from paddle_aws.operations.jobs.objects.kind import JobPhase, Kind, Phase
+from paddle_aws.operations.jobs.objects.object_fields import SEEN, seconds_old
 
 PADDLE_JOB = "batch.paddlepaddle.org/v1"
 COMPONENTS = ("worker", "ps", "heter")

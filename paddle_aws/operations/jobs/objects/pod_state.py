@@ -12,8 +12,8 @@ from paddle_node.contract import ExitCode, Variable
 from paddle_aws.operations.cluster import reasons
 from paddle_aws.operations.cluster.cluster import Cluster, Object
 from paddle_aws.operations.cluster.reasons import short
-from paddle_aws.operations.jobs.watch import paddle_job
-from paddle_aws.operations.jobs.watch.job_objects import (
+from paddle_aws.operations.jobs.objects import paddle_job
+from paddle_aws.operations.jobs.objects.job_objects import (
     INDEX,
     JOB_NAME,
     component,
@@ -21,8 +21,8 @@ from paddle_aws.operations.jobs.watch.job_objects import (
     kind_of,
     variable,
 )
-from paddle_aws.operations.jobs.watch.object_fields import condition, creation_time, label
-from paddle_aws.operations.jobs.watch.pod_phase import (
+from paddle_aws.operations.jobs.objects.object_fields import condition, creation_time, label
+from paddle_aws.operations.jobs.objects.pod_phase import (
     OUT_OF_MEMORY,
     containers_of,
     end_of,

@@ -11,9 +11,9 @@ from paddle_node.contract import PROJECT, Label, Variable
 
 from paddle_aws.operations.cluster import reasons
 from paddle_aws.operations.cluster.cluster import Cluster, Object
-from paddle_aws.operations.jobs.watch import paddle_job
-from paddle_aws.operations.jobs.watch.kind import JobPhase, Kind, Phase
-from paddle_aws.operations.jobs.watch.object_fields import condition, creation_time, label, moment
+from paddle_aws.operations.jobs.objects import paddle_job
+from paddle_aws.operations.jobs.objects.kind import JobPhase, Kind, Phase
+from paddle_aws.operations.jobs.objects.object_fields import condition, creation_time, label, moment
 
 PART_OF = f"{Label.PART_OF}={PROJECT}"
 INSTANCE, COMPONENT = Label.INSTANCE.value, Label.COMPONENT.value
