@@ -34,7 +34,7 @@ _SHORTEST_SILENCE, _SILENCES = 60.0, 5.0
 """Seconds without an event after which a run counts as hanging: at least the first, and so many
 times the longest silence of a calm run more.
 """
-_SHORTEST_STALL, _STALLS = 20.0, 3.0
+_SHORTEST_STALL, _STALLS = 45.0, 3.0
 """The same for a pod that counts as stalled, so that a hanging rank ends its attempt before."""
 _LONGEST_REASON = 400
 """Characters."""

@@ -14,16 +14,14 @@ import re
 import pytest
 
 pytestmark = pytest.mark.slow
-PASSES, RECORDS, HELD_OUT, BATCH = 3, 1000, 40, 16
+PASSES, RECORDS, HELD_OUT, BATCH = 3, 640, 128, 16
 PROGRAM = f"""
-import time
 import paddle
 from paddle import static
 from paddle_node import fleet
 
 
 def sample(number):
-    time.sleep(0.002)
     return {{"number": number, "nothing": 0}}
 
 
@@ -38,13 +36,13 @@ def network():
 
 job = fleet.start(int)
 sgd = paddle.optimizer.SGD({BATCH}.0)
-job.run(network, sample, batch={BATCH}, optimizer=sgd)
+job.run(network, sample, batch={BATCH}, optimizer=sgd, sync=True)
 """
 KILLS = (
-    "kill-rank/0@step-20,kill-server/1@step-40,kill-pod/1@step-50,kill-agent/0@step-60,"
-    "kill-agent/1@step-60,freeze-pod/1@step-70,spot-notice/0@step-80"
+    "kill-rank/1@step-10,kill-rank/0@save-8,kill-server/1@step-20,kill-pod/0@save-24,"
+    "kill-agent/0@step-30,kill-agent/1@step-30,freeze-pod/1@step-36,spot-notice/0@step-42"
 )
-POD_LIST = "kill-pod/1@step-20,kill-pod/0@step-40,spot-notice/1@step-60"
+POD_LIST = "kill-pod/1@step-10,kill-pod/0@step-20,spot-notice/1@step-30"
 SEEDS = [("index", ("--seed", seed)) for seed in os.environ.get("STORM_SEEDS", "").split()]
 
 
@@ -80,9 +78,9 @@ def test_sums_on_parameter_servers_end_exactly_as_undisturbed(storm, discovery, 
     if KILLS in words:
         assert ended.attempts[-2]["cause"].endswith("was told to stop")
         assert all(f"rank {rank}: told to stop: pass 2 is kept" in ended.text for rank in (0, 1))
-        # Only the lost pod and the one with the spot notice are replaced.
+        # A lost pod and one with a spot notice are replaced; the other stays through all of it.
         starts = re.findall(r"pod job-\w+-(\d)-\w+ starts", ended.text)
-        assert sorted(starts) == ["0", "0", "1", "1"]
+        assert sorted(starts) == ["0", "0", "0", "1"]
     for trainer in range(2):
         lines = map(json.loads, ended.folder.metrics(trainer).read_text().splitlines())
         passes = {line["pass"]: line["records"] for line in lines}
