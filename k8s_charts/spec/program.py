@@ -23,7 +23,7 @@ from paddle_node import contract
 
 from paddle_aws.settings.addresses import without_secrets
 from paddle_aws.settings.errors import SettingError
-from paddle_aws.settings.file import place
+from paddle_aws.settings.file import cache_path
 
 LEFT_BEHIND = {".git", ".rehearsal", ".storm", "__pycache__"}
 """Names of what is no part of a program: history, a rehearsal or a storm of it, compiled code."""
@@ -84,7 +84,7 @@ class ProgramArchive:
         """Reads the files of a commit, or of a folder in it. Raises SettingError, also if a needed
         `fetch` is not allowed.
         """
-        checkout = place("programs", repository, commit)
+        checkout = cache_path("programs", repository, commit)
         # Untracked files count too: nobody works in the cache.
         if (
             not checkout.is_dir()

@@ -166,9 +166,9 @@ def _flat(error: yaml.YAMLError) -> str:
     return where + " ".join(str(getattr(error, "problem", None) or error).split())
 
 
-def place(kind: str, *of: object) -> Path:
-    """Returns where this machine keeps what an interrupted command needs to resume, for each `of`.
-    Creates nothing there.
+def cache_path(kind: str, *of: object) -> Path:
+    """Returns the path in this machine's cache, `~/.cache/paddle-aws`, for files of a kind (such as
+    environments) that are made from `of`. Creates nothing there.
     """
     name = hashlib.sha256("\n".join(map(str, of)).encode()).hexdigest()[:32]
     cache = os.environ.get("XDG_CACHE_HOME")

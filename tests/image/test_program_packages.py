@@ -16,7 +16,7 @@ import pytest
 from k8s_charts.spec import TrainingJob
 from paddle_aws.operations.errors import BadInput
 from paddle_aws.operations.images import interpreter
-from paddle_aws.settings.file import place
+from paddle_aws.settings.file import cache_path
 
 pytestmark = pytest.mark.slow
 
@@ -96,7 +96,7 @@ def run(python: Path, program: str) -> str:
 
 
 def test_a_program_gets_its_own_versions_and_the_agent_keeps_its(project: Project) -> None:
-    beside = place("archives").parent
+    beside = cache_path("archives").parent
     for name in ("old", "held", "new"):
         (beside / f"{name}.unpacked/bin").mkdir(parents=True)
         (beside / f"{name}.lock").touch()

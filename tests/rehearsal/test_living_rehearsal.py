@@ -22,7 +22,7 @@ import yaml
 from paddle_node.volume.job_folder import JobFolder
 
 import paddle_aws
-from paddle_aws.settings.file import place
+from paddle_aws.settings.file import cache_path
 from tests.image.test_program_packages import wheel
 
 pytestmark = pytest.mark.slow
@@ -113,10 +113,10 @@ def test_a_second_terminal_sees_and_ends_it_and_a_kept_volume_trains_on(
     terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Archives begin empty, the environments of Paddle are this machine's.
-    environments = place("environments").parent
+    environments = cache_path("environments").parent
     environments.mkdir(parents=True, exist_ok=True)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    cache = place("environments").parent
+    cache = cache_path("environments").parent
     cache.parent.mkdir(parents=True)
     cache.symlink_to(environments)
     terminal.require(["einops", "pyarrow"], "einops, pyarrow")

@@ -31,7 +31,7 @@ from test_lock_distribution import Publisher
 from paddle_aws.rehearsal.cloud import Cloud
 from paddle_aws.rehearsal.deployed_account import pod_identity
 from paddle_aws.rehearsal.folder import RehearsalFolder
-from paddle_aws.settings.file import place
+from paddle_aws.settings.file import cache_path
 
 pytestmark = pytest.mark.slow
 
@@ -51,7 +51,7 @@ class Shell:
     """
 
     def __init__(self, folder: Path, home: Path, **environment: str) -> None:
-        for cache in (place("environments").parent, Path.home() / ".cache/aws/jsii"):
+        for cache in (cache_path("environments").parent, Path.home() / ".cache/aws/jsii"):
             cache.mkdir(parents=True, exist_ok=True)
             link = home / ".cache" / cache.parent.name / cache.name
             link.parent.mkdir(parents=True)

@@ -26,7 +26,7 @@ from paddle_node.requirements import install
 from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.program import LOCKS
 from paddle_aws.operations.errors import BadInput, Failed
-from paddle_aws.settings.file import place
+from paddle_aws.settings.file import cache_path
 
 PROJECT = Path(__file__).parents[3]
 _AGENT = "requirements-agent.lock"
@@ -179,7 +179,7 @@ def _place_of_paddle(paddle: str, project: Path) -> Path:
     lock = project / LOCKS[paddle]
     files = [lock, lock.with_suffix(".in"), lock.parent / _AGENT]
     python = (image / "bin" / "python").resolve()
-    return place("environments", python, *_texts(files), None, *sorted([*LOCKED, str(lock)]))
+    return cache_path("environments", python, *_texts(files), None, *sorted([*LOCKED, str(lock)]))
 
 
 def _place_of_archive(job: TrainingJob, project: Path) -> Path:
@@ -188,7 +188,7 @@ def _place_of_archive(job: TrainingJob, project: Path) -> Path:
     python = (project / ".venv-image" / "bin" / "python").resolve()
     index = program.index and program.index.url
     files = _texts([lock, lock.with_suffix(".in")])
-    return place("archives", python, *files, image, index, *sorted(program.requirements))
+    return cache_path("archives", python, *files, image, index, *sorted(program.requirements))
 
 
 def _texts(files: Sequence[Path]) -> list[str]:

@@ -14,7 +14,7 @@ from paddle_aws.operations.jobs.volume.outputs import OUTPUT, list_outputs, prog
 from paddle_aws.operations.jobs.volume.saved_passes import saved_passes
 from paddle_aws.operations.jobs.volume.transfer import download
 from paddle_aws.operations.screen import clean, say
-from paddle_aws.settings.file import place
+from paddle_aws.settings.file import cache_path
 
 NAMED = 4
 """Files and folders that one sentence names."""
@@ -110,7 +110,7 @@ def fetch(
     # A file for S3 is kept until it is uploaded: an interruption costs nothing. Another run's file
     # of that name lies elsewhere.
     newest = max(entry["time"] for entry in chosen)
-    target = (place("passes", volume.where, newest) if on_the_way else Path(to)) / name
+    target = (cache_path("passes", volume.where, newest) if on_the_way else Path(to)) / name
     with bar(name or chosen[0]["name"], sum(entry["bytes"] for entry in chosen)) as progress:
         download(volume, f"output/{home}".rstrip("/"), chosen, target, progress, sealed=sealed)
     if on_the_way:
