@@ -126,6 +126,9 @@ def train(root: str, *servers: str) -> None:
         if index == 0 and SETTINGS.get("forget_done") != number:
             save(folder, worker, number, [tell(server, "add 0") for server in servers], stop)
         session.barrier("saved")
+    if SETTINGS.get("fails_at_end") == index:
+        print("this trainer fails after its last pass", flush=True)
+        sys.exit(7)
     session.leave()
     for server in servers if index == 0 else ():
         tell(server, "stop")

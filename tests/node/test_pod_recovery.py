@@ -19,6 +19,10 @@ INCOMPLETE = (
     "every trainer ended with 0, but pass 1 should be complete and pass 0 is the newest complete "
     "one"
 )
+# The fourth trains the last pass again, because two could not begin with it.
+RETRAINED = "3 attempts ended without progress: " + "; ".join(
+    f"attempt {number}: trainer 1 ended with 7, in job-1.job" for number in (2, 3, 4)
+)
 
 
 @pytest.mark.parametrize(("stand_in", "attempts", "codes", "sentence"), [
@@ -27,7 +31,8 @@ INCOMPLETE = (
     # The other trainers may have made their first step: it is this one's that counts.
     ({"fails": [[1, 1, 0, 0]], "code": 1}, "3", (70, 1, 70), NOT_AGAIN),
     ({"forget_done": 1}, "1", (70, 70, 70), INCOMPLETE),
-], ids=["always", "hopeless", "first step", "incomplete"])  # fmt: skip
+    ({"fails_at_end": 1}, "3", (70, 7, 70), RETRAINED),
+], ids=["always", "hopeless", "first step", "incomplete", "after the last pass"])  # fmt: skip
 def test_a_program_that_fails_ends_the_job_with_its_cause_also_for_a_pod_that_comes_later(
     job, stand_in, attempts, codes, sentence
 ):

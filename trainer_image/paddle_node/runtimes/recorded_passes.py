@@ -78,18 +78,20 @@ class RecordedPasses:
 
     def name_progress(self, attempt: int, resumption: Resumption) -> str:
         attempt_folder = self._folder.attempt(self._pod.run_id, attempt)
+        # A pass that is trained again because the one before could not be loaded takes no program
+        # further: it may end as before.
+        reached = max(
+            int(resumption.resume.get("pass", -1)), *map(_number, resumption.passed_over), -1
+        )
         for kind, words in ((passes.PASS, "pass"), (passes.INTERRUPTED, "a checkpoint in pass")):
             # Those of the newest attempt come first.
             saved = takewhile(
                 lambda pass_: pass_.folder.parent == attempt_folder,
                 passes.newest_first(self._folder, kind),
             )
-            if (
-                number := next(
-                    (pass_.number for pass_ in saved if passes.fault(pass_.folder) is None), None
-                )
-            ) is not None:
-                return f"{words} {number}"
+            for pass_ in saved:
+                if pass_.number > reached and passes.fault(pass_.folder) is None:
+                    return f"{words} {pass_.number}"
         return ""
 
     def find_missing(self, identity: Identity, resumption: Resumption, stopped: bool) -> str | None:
@@ -170,6 +172,12 @@ def resumption(resume: dict[str, str], passed_over: Sequence[str]) -> Resumption
             f"{resume['interrupted']}"
         )
     return Resumption(resume, description, tuple(passed_over))
+
+
+def _number(name: str) -> int:
+    """Returns the number of a pass by its path below output/; -1 for a checkpoint inside one."""
+    folder = name.rpartition("/")[2]
+    return int(folder[-5:]) if re.fullmatch(passes.PASS, folder) else -1
 
 
 def missing_pass(newest: int | None, last: int) -> str | None:
