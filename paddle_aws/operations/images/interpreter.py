@@ -10,6 +10,7 @@ built there by the environment Job's own program, and unpacked as in a pod.
 import fcntl
 import importlib.metadata
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from paddle_node.requirements import install
 
 from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.program import LOCKS
+from k8s_charts.spec.program_settings import PackageIndex
 from paddle_aws.operations.errors import BadInput, Failed
 from paddle_aws.settings.file import cache_path
 
@@ -107,15 +109,11 @@ def archive(job: TrainingJob, project: Path = PROJECT, say: Say = lambda text: N
         )
         link.parent.mkdir(parents=True)
         link.symlink_to(packed)
-        index = job.program.index
         environ = {
             "HOME": name,
             "TMPDIR": name,
             **pip_variables(),
-            # Instead of all that this machine's pip knows.
-            **(
-                {"PIP_INDEX_URL": index.url, "PIP_EXTRA_INDEX_URL": ""} if index is not None else {}
-            ),
+            **_index_variables(job.program.index),
             "PATH": f"{python}:/usr/local/bin:/usr/bin:/bin",
             Variable.ROOT: name,
             Variable.ENVIRONMENT: digest,
@@ -172,6 +170,18 @@ def pip_variables() -> dict[str, str]:
     }
 
 
+def _index_variables(index: PackageIndex | None) -> dict[str, str]:
+    """Returns what the Job's pip gets, instead of all that this machine's pip knows: but for the
+    password of that very index.
+    """
+    if index is None:
+        return {}
+    url = os.environ.get("PIP_INDEX_URL", "")
+    same = re.sub("//[^/]*@", "//", url).rstrip("/") == index.url.rstrip("/")
+    wheels_alone = {"PIP_ONLY_BINARY": ":all:"} if index.secret else {}
+    return {"PIP_INDEX_URL": url if same else index.url, "PIP_EXTRA_INDEX_URL": "", **wheels_alone}
+
+
 def _place_of_paddle(paddle: str, project: Path) -> Path:
     image = project / ".venv-image"
     if paddle == "2.6":
@@ -186,7 +196,7 @@ def _place_of_archive(job: TrainingJob, project: Path) -> Path:
     lock = project / LOCKS[job.chosen_paddle]
     program, image = job.program, _place_of_paddle(job.chosen_paddle, project)
     python = (project / ".venv-image" / "bin" / "python").resolve()
-    index = program.index and program.index.url
+    index = program.index and f"{program.index.url} {program.index.secret}"
     files = _texts([lock, lock.with_suffix(".in")])
     return cache_path("archives", python, *files, image, index, *sorted(program.requirements))
 

@@ -41,6 +41,14 @@ _REFUSED = re.compile(
     re.MULTILINE,
 )
 """Why `pip index versions -vv` got no page of a package."""
+_NO_PROCESSES = f"""
+def refuse(event, _):
+    if event == "subprocess.Popen":
+        raise PermissionError("{conflicts.WHEELS_ALONE}")
+
+sys.addaudithook(refuse)
+"""
+"""For pip's own process, which runs nobody else's code: it builds in processes of its own."""
 _PASSING = re.compile(r"5\d\d|408|429")
 _PR_SET_CHILD_SUBREAPER = 36
 """prctl(2): adopt orphaned descendants, as PID 1 does."""
@@ -133,6 +141,10 @@ def _install(
 
     def run(*more: str) -> None:
         archive.make(place)
+        if wheels_alone == ":all:":
+            # pip does not apply that to a package that another one names by its address.
+            hook = Path(*_packages(place), "no_processes.pth")
+            hook.write_text(f"import sys; exec({_NO_PROCESSES!r})\n")
         links = _links(place)
         inside = ["--python", str(place / "bin" / "python"), "install"]
         _run(pip, [*inside, *options, *more], environ, paddle, say)
@@ -258,17 +270,21 @@ def _run(
         _end_orphans()
     if code == 0:
         return
+    if password := environ.get("PIP_INDEX_URL", "").rpartition("@")[0].rpartition("//")[2]:
+        errors = errors.replace(password, "****")
+    print(errors, file=sys.stderr, flush=True)
+    said = conflicts.by_pip(errors)
     with contextlib.suppress(IndexError):
         paddle = re.findall(r"==(\d+\.\d+)", paddle)[0]
-    if sentence := conflicts.sentence(errors, paddle):
+    if sentence := conflicts.sentence(said, paddle):
         raise SettingError(sentence)
-    if "No space left on device" in errors or "Disk quota exceeded" in errors:
+    if "No space left on device" in said or "Disk quota exceeded" in said:
         raise SettingError(
             "the pod's scratch has no room for program.requirements: raise data_resources.scratch"
         )
-    if match := _UNREACHABLE.search(errors):
+    if match := _UNREACHABLE.search(said):
         raise _unreachable(f"pip says {match[0]}")
-    if absent := _ABSENT.search(errors):
+    if absent := _ABSENT.search(said):
         _ask(pip, absent[1], variables)
     raise SettingError(conflicts.fault(errors) or f"pip says {conflicts.last_line(errors)}")
 
@@ -301,7 +317,8 @@ def _ask(pip: Sequence[str], package: str, environ: Mapping[str, str]) -> None:
         if code in ("401", "403", "407"):
             raise SettingError(
                 f"the package index answers {code} for {package}: check the user and password in "
-                "the Secret of program.index.secret"
+                "the Secret of program.index.secret; a rehearsal has them from your own "
+                "PIP_INDEX_URL or ~/.netrc"
             )
         if certificate:
             raise SettingError(

@@ -3,6 +3,7 @@ faults of requirements.
 """
 
 import re
+import textwrap
 from dataclasses import dataclass
 
 from paddle_node.requirements.install import CONFLICT
@@ -20,6 +21,11 @@ _LINE = re.compile(
     rf"^[ ]+(?:The user requested (\(constraint\) )?|(\S+) (\S+) depends on ){_REQUIREMENT}$",
     re.MULTILINE,
 )
+_OUTPUT = re.compile(
+    r"^ *× (.*)\n(?: *│.*\n)* *╰─> \[\d+ lines? of output\]\n((?: {6}.*\n)*)", re.MULTILINE
+)
+"""What a process that pip started has said: pip indents every line of it."""
+WHEELS_ALONE = "with program.index.secret only wheels are installed"
 MOST = 3
 """Packages that one sentence names at most: pip lists each version that it tried."""
 
@@ -94,8 +100,19 @@ def _remedy(demands: list[_Demand], package: str) -> str:
     return "ask for other versions of these in program.requirements"
 
 
+def by_pip(errors: str) -> str:
+    """Returns pip's own errors, without what a package says while it is built."""
+    return _OUTPUT.sub(
+        lambda match: by_pip(textwrap.dedent(match[2])) if "build dependencies" in match[1] else "",
+        errors,
+    )
+
+
+_PACKAGE = r"(?:Collecting |Processing (?:\S*/)?)([\w.-]+)"
 _FAULTS = (
     (r"Retrying \(Retry", ""),  # The index is out of reach: that is no fault of theirs.
+    (rf"(?s){_PACKAGE}.*{WHEELS_ALONE}",
+     f"program.requirements bring {{0}}, which is no wheel: {WHEELS_ALONE}"),
     (r"ERROR: Cannot install ([^\n]+?) because these package versions have conflicting",
      "program.requirements has {0}, which do not fit together or the image"),
     (r"ERROR: (?:No matching distribution found for|Invalid requirement:) ([^\n]+)",
@@ -111,8 +128,18 @@ def fault(errors: str) -> str:
     """Returns what is wrong with the requirements, by pip's errors; empty if they say nothing of
     it.
     """
+    said, outputs = by_pip(errors), _OUTPUT.findall(errors)
+    if outputs and not re.search(_FAULTS[0][0], said):
+        package, *_ = [
+            *re.findall(r"Failed building wheel for (\S+)", said),
+            *re.findall(_PACKAGE, said),
+            "a package",
+        ]
+        # The last line says that the output ends.
+        *_, reason, _ = ["nothing", *filter(str.strip, outputs[0][1].splitlines())]
+        return f"program.requirements bring {package}, whose build fails: {reason.strip()[:300]}"
     for pattern, says in _FAULTS:
-        if match := re.search(pattern, errors):
+        if match := re.search(pattern, said):
             return says.format(*match.groups())
     return ""
 

@@ -27,7 +27,8 @@ def run(
     environ: Mapping[str, str] | None = None,
 ) -> tuple[int, str]:
     """Runs pip, without `--quiet`. `say` gets a report every few seconds. Returns pip's exit code
-    and what it wrote to stderr; in front of that, who asked for what if there is a conflict.
+    and what it wrote to stderr; in front of that, who asked for what if there is a conflict, or
+    else the package that it took up last.
     """
     began, packages, doing = time.monotonic(), 0, "resolving"
     lines, conflicting = list[str](), False
@@ -67,7 +68,7 @@ def run(
             process.wait()
         reporter.join()
         errors.seek(0)
-        return code, "".join(lines if conflicting else ()) + errors.read()
+        return code, "".join(lines if conflicting else lines[-1:]) + errors.read()
 
 
 def main() -> int:
