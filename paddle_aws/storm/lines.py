@@ -27,14 +27,15 @@ class LineReader:
 
     def read_step(self, line: str) -> tuple[int, Mapping[str, float]] | None:
         """Returns the step that a line tells, and its metrics; None: it tells none."""
-        with suppress(TypeError, ValueError, OverflowError):  # A program may print anything.
+        # A program may print anything.
+        with suppress(TypeError, ValueError, OverflowError, RecursionError):
             return self._read_step(line)
         return None
 
     def _read_step(self, line: str) -> tuple[int, Mapping[str, float]] | None:
         if match := _TOLD.search(line[:_LONGEST]):
             metrics: dict[str, float] = json.loads(match[2])
-            return int(match[1]), {name: float(value) for name, value in metrics.items()}
+            return int(match[1]), {printable(name): float(value) for name, value in metrics.items()}
         if self._step_pattern is None or not (match := self._step_pattern.search(line[:_LONGEST])):
             return None
         parts = match.groupdict()

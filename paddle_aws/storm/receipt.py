@@ -74,7 +74,10 @@ def document(storm: Storm, seconds: float) -> dict[str, Any]:
         "calm": {
             "steps": len(calm.steps),
             "exactly_equal": calm.equal,
-            "spread": {name: spread for name, spread in calm.spreads.items()},
+            "spread": {
+                name: max(of for (_, other), of in calm.spreads.items() if other == name)
+                for _, name in calm.spreads
+            },
             "result": {name: list(between) for name, between in calm.last.items()},
             "of_an_earlier_storm": storm.taken,
             "runs": [_run(run, storm) for run in storm.calm_runs],

@@ -105,8 +105,6 @@ class StormSupervisor(Supervisor):
         """By rank: the job's metrics in lines without a step; where it has none, the numbers in the
         last line with any.
         """
-        self._newest: dict[int, tuple[int, int]] = {}
-        """The attempt and the number of the last step that each rank told."""
 
     # What the rehearsal asks for.
 
@@ -221,7 +219,9 @@ class StormSupervisor(Supervisor):
                 return Answer()
             step = self._step_in(call)
             if step is not None and (fault := self._due("step", step)):
-                self._carried_out(call)  # The program has done this step, whatever comes now.
+                # The program has done this step, whatever comes now.
+                self._carried_out(call)
+                self._read_held(call, rank)
                 return self._inflict(fault, call)
             return self._answer_saved(call)
         if call.exits:
@@ -305,18 +305,21 @@ class StormSupervisor(Supervisor):
         if told_step is not None:
             step, metrics = told_step
             self._ranks.telling[rank.rank] = rank
-            newest = rank.attempt, step
-            if not metrics and self._newest.get(rank.rank) == newest:
-                return  # A pass that ends tells its last step once more.
-            self._newest[rank.rank] = newest
-            event = Event("step", self._now(), rank.attempt, rank.rank, step, metrics)
-            self._add(event)
+            self.trace.add_step(Event("step", self._now(), rank.attempt, rank.rank, step, metrics))
             return
         metrics = self._reader.read_metrics(line)
         if self._reader.patterns:
             self._results.setdefault(rank.rank, {}).update(metrics)
         elif (values := numbers(line)) and not GLOG.match(line):
             self._results[rank.rank] = values
+
+    def _read_held(self, call: Call, rank: Rank) -> None:
+        """Notes a step whose line has not ended yet: `print` writes the end of a line by itself.
+        What else the line tells is read when it has.
+        """
+        rest = self._texts.get((call.process, call.arguments[0]), b"").decode(errors="replace")
+        if rank.trains and (held := self._reader.read_step(rest)) is not None:
+            self.trace.add_step(Event("step", self._now(), rank.attempt, rank.rank, held[0]))
 
     def _step_in(self, call: Call) -> int | None:
         """Returns the newest step that a text tells, which is about to be printed."""

@@ -1,7 +1,7 @@
 """What a run of a job did: its events in the order of time, and how it ended."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from paddle_aws.storm.faults import Fault
 
@@ -70,9 +70,30 @@ class Trace:
     def attempts(self) -> int:
         return max((event.attempt for event in self.events), default=0)
 
+    @property
+    def ranks(self) -> list[int]:
+        """The ranks that tell steps."""
+        return sorted({event.rank for event in self.events if event.kind == "step"})
+
+    def add_step(self, event: Event) -> None:
+        """Adds the event of a step. Of two lines in a row that tell a rank's same step, one of them
+        without metrics, both are of one step: "resuming at step 7", or the end of a pass.
+        """
+        places = reversed(range(len(self.events)))
+        newest = next((place for place in places if self._is_step(place, event.rank)), None)
+        if newest is not None:
+            other = self.events[newest]
+            same = (other.attempt, other.step) == (event.attempt, event.step)
+            if same and not (event.metrics and other.metrics):
+                self.events[newest] = replace(other, metrics=event.metrics or other.metrics)
+                return
+        self.events.append(event)
+
+    def _is_step(self, place: int, rank: int) -> bool:
+        return self.events[place].kind == "step" and self.events[place].rank == rank
+
     def steps(self, rank: int | None = None) -> list[Event]:
         """The events of steps; of `rank` alone, or of the lowest rank that tells any."""
-        steps = [event for event in self.events if event.kind == "step"]
         if rank is None:
-            rank = min((event.rank for event in steps), default=0)
-        return [event for event in steps if event.rank == rank]
+            rank = min(self.ranks, default=0)
+        return [event for event in self.events if event.kind == "step" and event.rank == rank]

@@ -3,13 +3,14 @@ guesses at no cause.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from math import inf, isfinite, isnan
 
 from paddle_aws.storm.faults import Fault, Opportunities
-from paddle_aws.storm.trace import Event, Inflicted, Trace
+from paddle_aws.storm.trace import Inflicted, Trace
 
 _AROUND = 8
 """Lines before and after a symptom that are shown."""
@@ -66,45 +67,54 @@ class Calm:
 
     def __init__(self, traces: Sequence[Trace]) -> None:
         self.traces = traces
-        self.told = [[event.step or 0 for event in trace.steps()] for trace in traces]
+        self.ranks = sorted({rank for trace in traces for rank in trace.ranks})
+        """The ranks that tell steps."""
+
+    def told(self, rank: int) -> list[list[int]]:
+        """The steps that each run's rank tells."""
+        return [[event.step or 0 for event in trace.steps(rank)] for trace in self.traces]
 
     @cached_property
     def steps(self) -> list[int]:
-        """The steps that a run tells, each once, in order."""
-        return list(dict.fromkeys(self.told[0])) if self.told else []
+        """The steps that a run's lowest rank tells, each once, in order."""
+        return self.steps_of(self.ranks[0]) if self.ranks else []
 
-    @property
-    def regular(self) -> bool:
-        """Every run tells the same steps, each once: what is missing elsewhere was not done."""
-        return all(told == self.steps for told in self.told) and self.steps == sorted(self.steps)
+    def steps_of(self, rank: int) -> list[int]:
+        """The steps that a run's rank tells, each once, in order."""
+        return list(dict.fromkeys(self.told(rank)[0]))
+
+    def is_regular(self, rank: int) -> bool:
+        """Whether every run's rank tells the same steps, each once: what is missing elsewhere was
+        not done.
+        """
+        steps = self.steps_of(rank)
+        return steps == sorted(steps) and all(told == steps for told in self.told(rank))
 
     @cached_property
-    def values(self) -> dict[tuple[int, str], tuple[float, float]]:
-        """The least and the greatest of each metric at each step."""
-        ranges: dict[tuple[int, str], tuple[float, float]] = {}
+    def values(self) -> dict[tuple[int, int, str], tuple[float, float]]:
+        """The least and the greatest of each metric, by rank and step."""
+        values: dict[tuple[int, int, str], list[float]] = {}
         for trace in self.traces:
-            for event in trace.steps():
+            for event in trace.events:
                 for name, value in event.metrics.items():
-                    if _OF_RUN.fullmatch(name):
-                        continue
-                    key = event.step or 0, name
-                    least, most = ranges.get(key, (value, value))
-                    ranges[key] = min(least, value), max(most, value)
-        return ranges
+                    if not _OF_RUN.fullmatch(name):
+                        values.setdefault((event.rank, event.step or 0, name), []).append(value)
+        return {key: _range_of(numbers) for key, numbers in values.items()}
 
     @cached_property
-    def spreads(self) -> dict[str, float]:
-        """The greatest difference between runs, by metric; 0: all runs are exactly equal."""
-        spreads: dict[str, float] = {}
-        for (_, name), (least, most) in self.values.items():
-            spreads[name] = max(spreads.get(name, 0.0), most - least)
+    def spreads(self) -> dict[tuple[int, str], float]:
+        """The greatest difference between runs, by rank and metric."""
+        spreads: dict[tuple[int, str], float] = {}
+        for (rank, _, name), (least, most) in self.values.items():
+            spread = most - least if isfinite(most - least) else 0.0
+            spreads[rank, name] = max(spreads.get((rank, name), 0.0), spread)
         return spreads
 
     @cached_property
     def last(self) -> dict[str, tuple[float, float]]:
         """The range of each number that runs tell at their ends and that can be compared."""
         ranges = {
-            name: (min(values), max(values))
+            name: _range_of(values)
             for name in (self.traces[0].last if self.traces else ())
             if len(values := [trace.last[name] for trace in self.traces if name in trace.last])
             == len(self.traces)
@@ -112,13 +122,16 @@ class Calm:
         return {
             name: (least, most)
             for name, (least, most) in ranges.items()
-            if not _OF_RUN.fullmatch(name) and (least == most or _QUALITY.search(name))
+            if not _OF_RUN.fullmatch(name) and (_same(least, most) or _QUALITY.search(name))
         }
 
     @property
     def equal(self) -> bool:
-        """Whether the runs told exactly the same."""
-        return self.regular and not any(self.spreads.values()) and bool(self.spreads)
+        """Whether the runs told exactly the same steps and results."""
+        ranges = (*self.values.values(), *self.last.values())
+        return bool(self.ranks or self.last) and (
+            all(map(self.is_regular, self.ranks)) and all(_same(*between) for between in ranges)
+        )
 
     @property
     def silence(self) -> float:
@@ -144,17 +157,17 @@ def judge(trace: Trace, calm: Calm) -> Verdict:
     findings = [
         *_of_the_end(trace, calm),
         *_of_hangs(trace),
-        *_of_steps(trace, calm),
+        *_first(_of_steps(trace, calm, rank) for rank in calm.ranks),
         *_of_values(trace, calm),
         *_of_files(trace, calm),
     ]
-    lost = _lost(trace, calm)
+    lost = sorted({step for rank in calm.ranks for step in _lost(trace, calm, rank)})
     told = [event.step for event in trace.steps()]
     return Verdict(
         tuple(findings),
         trace.attempts,
         len(told) - len(set(told)),
-        lost,
+        tuple(lost),
         _work_lost(trace),
         trace.longest_silence,
         trace.seconds,
@@ -171,20 +184,41 @@ def _of_the_end(trace: Trace, calm: Calm) -> list[Finding]:
         if last is not None and last.fault.kind == "damage-checkpoint":
             words += f"; the checkpoint that the storm damaged: {last.effect}"
         return [_finding("failed", words, trace, trace.seconds)]
-    findings = []
-    told, expected = [event.step or 0 for event in trace.steps()], calm.steps
-    # A program that stops when it is good enough ends at another step each time.
-    ends = {max(steps, default=0) for steps in calm.told}
-    if expected and len(ends) == 1 and max(told, default=0) < max(expected):
-        words = (
-            f"the job succeeded, but the last step that it told is {max(told, default=0)} of "
-            f"{max(expected)}"
-        )
-        findings.append(_finding("unfinished", words, trace, trace.seconds))
-    elif any(calm.last) and not trace.last:
-        words = "the job succeeded, but did not tell its result"
-        findings.append(_finding("unfinished", words, trace, trace.seconds))
-    return findings
+    for rank in calm.ranks:
+        # A program that stops when it is good enough ends at another step each time.
+        ends = {max(steps, default=0) for steps in calm.told(rank)}
+        told = max((event.step or 0 for event in trace.steps(rank)), default=0)
+        if len(ends) == 1 and told < (end := ends.pop()) - _untold(trace, calm, rank):
+            words = f"{_of_rank(rank, calm)}the job succeeded, but the last step that it told is "
+            return [_finding("unfinished", f"{words}{told} of {end}", trace, trace.seconds)]
+    if missing := [name for name in calm.last if name not in trace.last]:
+        words = f"the job succeeded, but did not tell its result: {', '.join(missing[:5])}"
+        return [_finding("unfinished", words, trace, trace.seconds)]
+    return []
+
+
+def _first(findings: Iterable[list[Finding]]) -> list[Finding]:
+    """Returns the first of the lists that is not empty."""
+    return next(filter(None, findings), [])
+
+
+def _of_rank(rank: int, calm: Calm) -> str:
+    """How a sentence about a rank begins."""
+    return "" if rank == min(calm.ranks) else f"rank {rank}: "
+
+
+def _stride(calm: Calm, rank: int) -> int:
+    """The most steps between two that a calm run's rank tells."""
+    return max((later - earlier for earlier, later in pairwise(calm.steps_of(rank))), default=1)
+
+
+def _untold(trace: Trace, calm: Calm, rank: int) -> int:
+    """How many steps may have been done after the last that a rank told: those between two that it
+    tells, and those of each attempt since, whose process may have been killed before it told.
+    """
+    last = max((event.attempt for event in trace.steps(rank)), default=0)
+    stride = _stride(calm, rank) if calm.is_regular(rank) else 1
+    return stride - 1 + stride * max(0, trace.attempts - max(1, last))
 
 
 def _of_hangs(trace: Trace) -> list[Finding]:
@@ -203,67 +237,67 @@ def _of_hangs(trace: Trace) -> list[Finding]:
     return []
 
 
-def _of_steps(trace: Trace, calm: Calm) -> list[Finding]:
+def _of_steps(trace: Trace, calm: Calm, rank: int) -> list[Finding]:
     findings: list[Finding] = []
-    if not calm.regular or not calm.steps:
+    if not calm.is_regular(rank):
         return findings
-    last = max(calm.steps)
-    for event in trace.steps():
-        if (event.step or 0) > last:
-            words = f"it trained on to step {event.step}; calm runs end with step {last}"
+    whose, steps = _of_rank(rank, calm), trace.steps(rank)
+    last, stride = max(calm.steps_of(rank)), _stride(calm, rank)
+    for event in steps:
+        if (event.step or 0) >= last + stride:
+            words = f"{whose}it trained on to step {event.step}; calm runs end with step {last}"
             findings.append(_finding("too many steps", words, trace, event.seconds))
             break
-    for earlier, later in pairwise(trace.steps()):
+    for earlier, later in pairwise(steps):
         if earlier.attempt == later.attempt and (later.step or 0) <= (earlier.step or 0):
-            words = f"step {later.step} was done again within attempt {later.attempt}"
+            words = f"{whose}step {later.step} was done again within attempt {later.attempt}"
             findings.append(_finding("doubled steps", words, trace, later.seconds))
             break
-    if trace.succeeded and len(lost := _lost(trace, calm)) > 0:
-        words = f"steps were left out: {_shown(lost)} were told by no attempt"
+    if trace.succeeded and len(lost := _lost(trace, calm, rank)) > 0:
+        words = f"{whose}steps were left out: {_shown(lost)} were told by no attempt"
         moment = next(
-            (event.seconds for event in trace.steps() if (event.step or 0) > lost[0]), trace.seconds
+            (event.seconds for event in steps if (event.step or 0) > lost[0]), trace.seconds
         )
         findings.append(_finding("lost steps", words, trace, moment))
     return findings
 
 
-def _lost(trace: Trace, calm: Calm) -> tuple[int, ...]:
-    """Returns the steps that no attempt told, but for one before each attempt: it may have been
-    saved, and its process been killed before it told of it.
+def _lost(trace: Trace, calm: Calm, rank: int) -> tuple[int, ...]:
+    """Returns the steps that no attempt told. After the end of an attempt, as many may be missing
+    as lie between two that a calm run tells: they may have been saved, and the process been killed
+    before it told of them.
     """
-    if not calm.regular:
+    if not calm.is_regular(rank):
         return ()
-    told = {event.step or 0 for event in trace.steps()}
-    firsts: dict[int, Event] = {}
-    for event in trace.steps():
-        firsts.setdefault(event.attempt, event)
-    order = calm.steps
-    excused = {
-        order[order.index(event.step) - 1]
-        for event in firsts.values()
-        if event.step in order and order.index(event.step)
-    }
-    return tuple(
-        step for step in order if step not in told | excused and step <= max(told, default=0)
-    )
+    order, steps, stride = calm.steps_of(rank), trace.steps(rank), _stride(calm, rank)
+    told = {event.step or 0 for event in steps}
+    lost: list[int] = []
+    attempt, before, furthest = 1, order[0] - stride, order[0] - stride
+    for event in steps:
+        ends, step = event.attempt - attempt, event.step or 0
+        if ends:
+            attempt, before = event.attempt, furthest
+        if step - before > stride * (1 + ends):
+            missing = [other for other in order if before < other < step and other not in told]
+            lost += missing[: len(missing) - ends]
+        before, furthest = step, max(furthest, step)
+    return tuple(dict.fromkeys(lost))
 
 
 def _of_values(trace: Trace, calm: Calm) -> list[Finding]:
     findings = []
-    for event in trace.steps():
-        wrong = [
-            (name, value, calm.values[event.step or 0, name])
-            for name, value in event.metrics.items()
-            if (event.step or 0, name) in calm.values
-            and not _fits(value, calm.values[event.step or 0, name], calm.spreads[name])
-        ]
-        if wrong:
-            name, value, between = wrong[0]
+    for event in trace.events:
+        for name, value in event.metrics.items():
+            between = calm.values.get((event.rank, event.step or 0, name))
+            if between is None or _fits(value, between, calm.spreads[event.rank, name]):
+                continue
             words = (
-                f"{name} at step {event.step} is {value:g} in attempt {event.attempt}; calm runs "
-                f"have {_range(*between)}"
+                f"{_of_rank(event.rank, calm)}{name} at step {event.step} is {value:g} in attempt "
+                f"{event.attempt}; calm runs have {_range(*between)}"
             )
             findings.append(_finding("other values", words, trace, event.seconds))
+            break
+        if findings:
             break
     if trace.succeeded:
         for name, (least, most) in calm.last.items():
@@ -291,10 +325,23 @@ def _of_files(trace: Trace, calm: Calm) -> list[Finding]:
     return []
 
 
+def _range_of(values: Sequence[float]) -> tuple[float, float]:
+    """Returns the least and the greatest: all numbers, if only some of the values are none."""
+    if any(map(isnan, values)):
+        return (values[0], values[0]) if all(map(isnan, values)) else (-inf, inf)
+    return min(values), max(values)
+
+
+def _same(value: float, other: float) -> bool:
+    return value == other or (isnan(value) and isnan(other))
+
+
 def _fits(value: float, between: tuple[float, float], spread: float) -> bool:
     least, most = between
-    if spread == 0:
-        return value == least or (value != value and least != least)
+    if _same(value, least) or _same(value, most) or between == (-inf, inf):
+        return True
+    if spread == 0 and _same(least, most):
+        return False
     slack = max(_SPREADS * spread, _SHARE * max(abs(least), abs(most)))
     return least - slack <= value <= most + slack
 
@@ -332,7 +379,7 @@ def _fault_before(trace: Trace, seconds: float) -> Inflicted | None:
 
 
 def _range(least: float, most: float) -> str:
-    return f"{least:g}" if least == most else f"{least:g} to {most:g}"
+    return f"{least:g}" if _same(least, most) else f"{least:g} to {most:g}"
 
 
 def _shown(steps: Sequence[int]) -> str:
