@@ -5,10 +5,12 @@ Exit codes: 0 if every run was as the calm ones; 1 if one was not, or the job fa
 """
 
 import argparse
+import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
-from paddle_aws.operations.errors import BadInput, Exit, Failed, cli_errors
+from paddle_aws.operations.errors import FULL, BadInput, Exit, Failed, cli_errors
 from paddle_aws.rehearsal import interruption
 from paddle_aws.rehearsal.__main__ import PROJECT, check_machine
 
@@ -27,7 +29,7 @@ def main() -> None:
     parser.add_argument("--no-shrink", action="store_true")
     parser.add_argument("--fresh", action="store_true")
     arguments = parser.parse_args()
-    with cli_errors("interrupted: no process is left; .storm/ has a receipt of what ran"):
+    with cli_errors("interrupted: no process is left"):
         machine = check_machine(PROJECT, local=True)
         if not _ACTIONS.is_file() or "user_notif" not in _ACTIONS.read_text().split():
             raise BadInput(
@@ -77,21 +79,30 @@ def _storm(machine: str, arguments: argparse.Namespace) -> None:
         FOLDER.mkdir(exist_ok=True)
         place = FOLDER.absolute() / "run"
         with interruption.catch_signals(), RehearsalFolder(place, "storm") as folder:
-            kept = () if storm.kept is not None else ("calm-*.txt",)
-            for pattern in (*kept, "run-*.txt", "receipt.json", "receipt.html"):
+            # The receipt stays, with its calm runs, until there is another.
+            for pattern in ("run-*.txt", *(() if storm.takes else ("calm-*.txt",))):
                 for old in FOLDER.glob(pattern):
                     old.unlink()
+
+            def record() -> tuple[Path, Path]:
+                return receipt.write(storm, FOLDER, time.monotonic() - began)
+
             try:
-                storm.run(folder)
-            except KeyboardInterrupt:
-                receipt.write(storm, FOLDER, time.monotonic() - began)
+                storm.run(folder, record)
+            except (KeyboardInterrupt, Failed):
+                with suppress(OSError):
+                    print("receipt of what ran: {} and {}".format(*record()), file=sys.stderr)
                 raise
             finally:
                 if folder.begun:
                     folder.tidy()
-            file, page = receipt.write(storm, FOLDER, time.monotonic() - began)
+            file, page = record()
     except OSError as error:
-        raise Failed(f"this machine let the storm down: {error}") from None
+        where = error.filename or f"{FOLDER.absolute()}, or what the output goes to"
+        remedy = "; free space there" if error.errno in FULL else ""
+        raise Failed(
+            f"this machine let the storm down: {where}: {error.strerror or error}{remedy}"
+        ) from None
     print(receipt.conclusion(storm, time.monotonic() - began))
     print(f"receipt: {file} and {page}")
     if storm.failed:

@@ -174,11 +174,14 @@ class Listener:
         listener: int,
         answer: Callable[[Call], Answer | Awaitable[Answer | None] | None],
         carried_out: Callable[[Call], None],
+        failed: Callable[[Exception], None],
     ) -> None:
         """`answer` returns None for a call of a process that will not see an answer. `carried_out`
-        gets each call that went on, exactly once: a signal may make the kernel ask again.
+        gets each call that went on, exactly once: a signal may make the kernel ask again. `failed`
+        gets what either of them raises but OSError; the call then goes on.
         """
         self._listener, self._answer, self._carried_out = listener, answer, carried_out
+        self._failed = failed
         self._loop = asyncio.get_running_loop()
         self._waiting: set[asyncio.Future[None]] = set()
         self._loop.add_reader(listener, self._receive)
@@ -206,6 +209,9 @@ class Listener:
             answer = self._answer(call)
         except OSError:  # The process has ended meanwhile.
             answer = Answer()
+        except Exception as error:  # Without an answer it would wait for ever.
+            self._failed(error)
+            answer = Answer()
         if answer is None or isinstance(answer, Answer):
             self._send(call, answer)
         else:
@@ -215,9 +221,13 @@ class Listener:
 
     async def _send_later(self, call: Call, answer: Awaitable[Answer | None]) -> None:
         try:
-            self._send(call, await answer)
+            done = await answer
         except OSError:
-            self._send(call, Answer())
+            done = Answer()
+        except Exception as error:
+            self._failed(error)
+            done = Answer()
+        self._send(call, done)
 
     def _send(self, call: Call, answer: Answer | None) -> None:
         if answer is None or self._listener < 0:
@@ -233,7 +243,10 @@ class Listener:
                 flags = 0 if answer.error else _CONTINUE
                 response = struct.pack("QqiI", call.identity, 0, -answer.error, flags)
                 fcntl.ioctl(self._listener, _SEND, bytearray(response))
-            self._carried_out(call)
+            try:
+                self._carried_out(call)
+            except Exception as error:
+                self._failed(error)
 
 
 def _alive(listener: int) -> bool:

@@ -51,8 +51,8 @@ def document(storm: Storm, seconds: float) -> dict[str, Any]:
     return {
         "receipt": 1,
         "job": job.name,
-        "passed": not storm.failed and not storm.interrupted,
-        "interrupted": storm.interrupted,
+        "passed": storm.state == "done" and not storm.failed,
+        "state": storm.state,
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": round(seconds, 1),
         "seed": None if storm.plan.schedule else storm.plan.seed,
@@ -79,7 +79,7 @@ def document(storm: Storm, seconds: float) -> dict[str, Any]:
                 for _, name in calm.spreads
             },
             "result": {name: list(between) for name, between in calm.last.items()},
-            "of_an_earlier_storm": storm.taken,
+            "of_an_earlier_storm": storm.takes,
             "runs": [_run(run, storm) for run in storm.calm_runs],
         },
         "runs": [_run(run, storm) for run in storm.runs],
@@ -140,9 +140,9 @@ def _page(storm: Storm, receipt: Mapping[str, Any]) -> Iterator[str]:
     state = (
         ("failed", "not as calm")
         if storm.failed
-        else ("failed", "interrupted")
-        if storm.interrupted
         else ("done", "as calm")
+        if storm.state == "done"
+        else ("failed", storm.state)
     )
     runs = [run for run in (*storm.calm_runs, *storm.runs) if run.verdict is not None]
     faults = [i for run in runs for i in run.trace.inflicted if i.seconds is not None]
@@ -193,7 +193,7 @@ def _section(run: Run, storm: Storm) -> Iterator[str]:
         f"again</span></header>\n{_timeline(run)}\n"
     )
     for finding in verdict.findings:
-        after = f"After <code>{finding.fault}</code>: " if finding.fault else ""
+        after = f"After <code>{escape(str(finding.fault))}</code>: " if finding.fault else ""
         lines = escape("\n".join(finding.lines))
         yield f'<p class="notice bad">{after}{escape(finding.sentence)}</p>\n<pre>{lines}</pre>\n'
     if run.schedule and not verdict.passed:
@@ -208,8 +208,8 @@ def _section(run: Run, storm: Storm) -> Iterator[str]:
             came = f"{inflicted.seconds:.1f} s" if inflicted.seconds is not None else "-"
             effect = inflicted.effect or "its event did not happen"
             yield (
-                f"<tr><td><code>{inflicted.fault}</code></td><td class=number>{came}</td>"
-                f"<td>{escape(effect)}</td>"
+                f"<tr><td><code>{escape(str(inflicted.fault))}</code></td>"
+                f"<td class=number>{came}</td><td>{escape(effect)}</td>"
                 f"<td class=number>{verdict.lost_work.get(str(inflicted.fault), 0)}</td></tr>\n"
             )
         yield "</tbody></table></div>\n"

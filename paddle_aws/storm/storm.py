@@ -4,7 +4,7 @@ failing run fail.
 
 import io
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -105,7 +105,7 @@ class Storm:
         """Checks the job and the plan; `folder` gets each run's lines. Raises BadInput for a job
         that no storm can run.
         """
-        self.project, self.source, self.plan, self.say = project, source, plan, say
+        self.project, self.source, self.plan, self._say = project, source, plan, say
         self.folder = folder
         self.job = source.load(fetch=True)
         if not self.job.has_agent:
@@ -124,57 +124,72 @@ class Storm:
                 raise BadInput(f"--faults has {fault}: the job's ranks are 0 to {ranks - 1}")
         self._program: Path | None = None
         self._digests = self._rehearsal(None).digests()
-        self.kept: CalmRuns | None = None
-        """The calm runs that later storms of the same job can take; None: none can."""
-        if not plan.fresh:
-            kept = CalmRuns.read(folder / RECEIPT, self._digests)
-            self.kept = kept if kept is not None and len(kept.traces) >= plan.calm else None
+        self.kept = CalmRuns.read(folder / RECEIPT)
+        """The calm runs that later storms of the same job can take: the newest; None: none can."""
+        self.takes = (
+            not plan.fresh
+            and self.kept is not None
+            and dict(self.kept.digests) == self._digests
+            and len(self.kept.traces) >= plan.calm
+        )
+        """Whether this storm takes them, and runs none."""
         self.calm_runs: list[Run] = []
         self.runs: list[Run] = []
-        self.taken = self.interrupted = False
-        """Whether the calm runs are those of an earlier storm, and whether this one was ended."""
+        self.state = "running"
+        """At last `done`, `interrupted`, or `failed` without any fault."""
+
+    def say(self, text: str) -> None:
+        """Says lines, whose words a program or a receipt from elsewhere may have chosen: none of
+        them reaches a terminal's controls.
+        """
+        self._say(_printable(text))
 
     @property
     def calm(self) -> Calm:
         return Calm([run.trace for run in self.calm_runs])
 
-    def run(self, rehearsals: RehearsalFolder) -> None:
-        """Makes all runs in `rehearsals`. Raises Failed for a program that fails without any
-        fault, and KeyboardInterrupt, with the runs that ended before.
+    def run(self, rehearsals: RehearsalFolder, record: Callable[[], object]) -> None:
+        """Makes all runs in `rehearsals`, and calls `record` after the calm ones and after each
+        other. Raises Failed for a program that fails without any fault, and KeyboardInterrupt, with
+        the runs that ended before.
         """
         try:
-            self._run(rehearsals)
-        except KeyboardInterrupt:
-            self.interrupted = True
+            self._run(rehearsals, record)
+            self.state = "done"
+        except (KeyboardInterrupt, Failed) as error:
+            self.state = "failed" if isinstance(error, Failed) else "interrupted"
             for run in self.calm_runs:
                 run.verdict = judge(run.trace, self.calm)
             raise
 
-    def _run(self, rehearsals: RehearsalFolder) -> None:
+    def _run(self, rehearsals: RehearsalFolder, record: Callable[[], object]) -> None:
         if (archive := self.job.program.archive) is not None:
             # Once, for all runs: nobody's edits, or lines beside the program, make them differ.
             self._program = self.folder / "program.tar"
             archive.write(self._program)
-        if self.kept is not None:
+        if self.takes and self.kept is not None:
             self._take(self.kept)
         else:
             self._run_calm(rehearsals)
         calm = self.calm
         self.say(_of_calm(calm))
+        record()
         for number in range(1, self.plan.runs + 1):
             run = self._run_once(
                 rehearsals, f"run-{number}", self._schedule(number), self._silence(calm)
             )
-            run.verdict = judge(run.trace, calm)
+            named = bool(self.plan.schedule)
+            run.verdict = judge(run.trace, calm, named=named)
             self.runs.append(run)
-            for line in _run_lines(run):
+            for line in _run_lines(run, named=named):
                 self.say(line)
             if run.verdict.findings and self.plan.shrink and len(run.schedule) > 1:
                 self._shrink(rehearsals, run, calm)
+            record()
 
     def _take(self, kept: CalmRuns) -> None:
         """Takes the calm runs of an earlier storm."""
-        self.taken, calm = True, Calm(kept.traces)
+        calm = Calm(kept.traces)
         self.calm_runs = [
             Run(f"calm-{number}", (), trace, judge(trace, calm))
             for number, trace in enumerate(kept.traces, 1)
@@ -191,6 +206,12 @@ class Storm:
                     f"{self.folder}/{run.name}.txt has the rehearsal"
                 )
             self.calm_runs.append(run)
+        if self.kept is not None and self._digests is not None and not self.plan.fresh:
+            # Not earlier: what it is said to may be a file in the program's folder.
+            of = shown(self.folder / RECEIPT)
+            why = _changed(self.kept.digests, self._digests)
+            why = f"{why} changed since" if why else f"{len(self.kept.traces)} are in"
+            self.say(f"calm runs were run again: {why} {of}")
         calm = self.calm
         for run in self.calm_runs:
             run.verdict = judge(run.trace, calm)
@@ -198,7 +219,12 @@ class Storm:
         before, digests = self._digests, self._rehearsal(None).digests()
         # The first run may install the program's requirements; nothing else may have changed.
         same = before and digests and digests == {**before, "python": digests["python"]}
-        if digests and same and all(run.verdict and run.verdict.passed for run in self.calm_runs):
+        if before and digests and not same:
+            self.say(
+                f"         {_changed(before, digests)} changed meanwhile: the next storm runs them "
+                "again"
+            )
+        elif digests and all(run.verdict and run.verdict.passed for run in self.calm_runs):
             self.kept = CalmRuns(
                 datetime.now(UTC).replace(microsecond=0),
                 digests,
@@ -270,10 +296,15 @@ class Storm:
                 sentence, *_, end = f"{error}\n{error}".splitlines()
                 reason = f"{sentence.partition('; the end of ')[0]}: {end}"
                 trace.reason = printable(reason)[:_LONGEST_REASON]
-                if not trace.events:
+                if not trace.events and supervisor.error is None:
                     raise
             finally:
                 file.write("\n".join(["", *trace.lines, ""]))
+        if supervisor.error is not None:
+            raise Failed(
+                f"the storm could not read what the program did ({supervisor.error!r:.200}), a "
+                f"mistake of ours: please report it with {shown(self.folder)}/{name}.txt"
+            )
         return Run(name, tuple(schedule), trace)
 
     def _shrink(self, rehearsals: RehearsalFolder, run: Run, calm: Calm) -> None:
@@ -294,7 +325,8 @@ class Storm:
             verdict = judge(again.trace, calm)
             return any(finding.symptom in symptoms for finding in verdict.findings)
 
-        schedule = [fault for fault in run.schedule if fault in met]
+        if not (schedule := [fault for fault in run.schedule if fault in met]):
+            return  # It fails without any.
         run.shrunk = tuple(fewest(schedule, fails, _SHRINKING))
         self.say(
             f"         {len(run.shrunk)} of its faults are enough, found in {tries} runs: "
@@ -306,7 +338,16 @@ class _PrintableFile(io.TextIOWrapper):
     """A text file for people: what the program wrote cannot reach their terminal's controls."""
 
     def write(self, text: str) -> int:
-        return super().write("\n".join(map(printable, text.split("\n"))))
+        return super().write(_printable(text))
+
+
+def _printable(text: str) -> str:
+    return "\n".join(map(printable, text.split("\n")))
+
+
+def _changed(digests: Mapping[str, str], others: Mapping[str, str]) -> str:
+    """Names what differs."""
+    return ", ".join(name for name in others if digests.get(name) != others[name])
 
 
 def fewest(
@@ -361,7 +402,7 @@ def _of_calm(calm: Calm) -> str:
     return "         calm runs differ: other runs may lie a few times as far apart"
 
 
-def _run_lines(run: Run) -> list[str]:
+def _run_lines(run: Run, *, named: bool) -> list[str]:
     verdict = run.verdict
     assert verdict is not None
     met = sum(inflicted.seconds is not None for inflicted in run.trace.inflicted)
@@ -371,6 +412,9 @@ def _run_lines(run: Run) -> list[str]:
         f"{verdict.longest_silence:.0f} s: {'as calm' if verdict.passed else 'NOT as calm'}"
     )
     lines = [words]
+    late = [str(fault.fault) for fault in run.trace.inflicted if fault.seconds is None]
+    if named and late:
+        lines.append(f"         did not come: {', '.join(late)}")
     for finding in verdict.findings:
         after = f"after {finding.fault}: " if finding.fault is not None else ""
         lines.append(f"         ✗ {after}{finding.sentence}")

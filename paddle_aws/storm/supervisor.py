@@ -77,6 +77,8 @@ class StormSupervisor(Supervisor):
         self._armed, self._silence, self._stall = list(faults), silence, stall
         self._last_step, self._cancel = last_step, cancel
         self._reader, self._ranks = LineReader(metrics), Ranks(processes)
+        self.error: Exception | None = None
+        """What made the storm fail; None: nothing did."""
         self._began = self._last = time.monotonic()
         self._homes: dict[int, tuple[Pod, RunningContainer]] = {}
         """Each container and its pod, by the container's first process. Not by the pod's index: a
@@ -179,9 +181,16 @@ class StormSupervisor(Supervisor):
         def listen(container: RunningContainer, listener: int) -> None:
             self._homes[container.init] = pod, container
             answer = partial(self._answer, container)
-            self._listeners.append(Listener(listener, answer, self._carried_out))
+            self._listeners.append(Listener(listener, answer, self._carried_out, self._give_up))
 
         return CallFilter(filter_program(), listen)
+
+    def _give_up(self, error: Exception) -> None:
+        """Ends the run: this storm's own code failed at what the program did."""
+        if self.error is None:
+            self.error = error
+            self._say(f"the storm failed: {error!r}")
+            self._cancel.touch()
 
     def _answer(
         self, container: RunningContainer, call: Call

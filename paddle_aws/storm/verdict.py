@@ -152,14 +152,15 @@ class Calm:
         )
 
 
-def judge(trace: Trace, calm: Calm) -> Verdict:
-    """Compares a run with the calm ones."""
+def judge(trace: Trace, calm: Calm, *, named: bool = False) -> Verdict:
+    """Compares a run with the calm ones. `named`: somebody has named its faults, and wants them."""
     findings = [
         *_of_the_end(trace, calm),
         *_of_hangs(trace),
         *_first(_of_steps(trace, calm, rank) for rank in calm.ranks),
         *_of_values(trace, calm),
         *_of_files(trace, calm),
+        *(_of_faults(trace, calm) if named else ()),
     ]
     lost = sorted({step for rank in calm.ranks for step in _lost(trace, calm, rank)})
     told = [event.step for event in trace.steps()]
@@ -323,6 +324,17 @@ def _of_files(trace: Trace, calm: Calm) -> list[Finding]:
         )
         return [_finding("outside", words, trace, trace.seconds)]
     return []
+
+
+def _of_faults(trace: Trace, calm: Calm) -> list[Finding]:
+    if not trace.inflicted or any(fault.seconds is not None for fault in trace.inflicted):
+        return []
+    last, saves = max(calm.steps, default=0), calm.opportunities.saves
+    words = (
+        "none of its faults came, so it shows nothing; the last step of calm runs is "
+        f"{last}, and they save {saves} files"
+    )
+    return [_finding("no fault", words, trace, trace.seconds)]
 
 
 def _range_of(values: Sequence[float]) -> tuple[float, float]:

@@ -119,20 +119,23 @@ if os.fork() == 0:
     finding, *_ = again.receipt["runs"][0]["findings"]
     assert finding["symptom"] == "other values" and finding["after"] == "kill-rank/0@step-9"
     assert any("fault: kill-rank/0@step-9" in line for line in finding["lines"])
+    never = storm("--faults", "kill-rank/0@step-900")
+    assert never.code == 1 and "\n         did not come: kill-rank/0@step-900\n" in never.output
+    shown = "none of its faults came, so it shows nothing; the last step of calm runs is 20"
+    assert shown in never.output and not never.receipt["passed"]
     check_that_no_other_calm_runs_are_taken(again)
     check_that_an_interrupted_storm_leaves_a_receipt(again, storm)
 
 
 def check_that_no_other_calm_runs_are_taken(storm):
     text = json.dumps(storm.receipt)
-    digests = storm.receipt["calm_runs"]["digests"]
     copy = storm.place / "receipt.json"
 
-    def taken(text: str, digests=digests) -> bool:
+    def taken(text: str) -> bool:
         copy.write_text(text)
-        return CalmRuns.read(copy, digests) is not None
+        return CalmRuns.read(copy) is not None
 
-    assert taken(text) and not taken(text, None) and not taken(text, {**digests, "data": ""})
+    assert taken(text)
     for find, put in (
         ('"total": 1.0', '"total": 1.5'),
         ('"calm_runs": {', '"calm_runs": [{'),
@@ -142,13 +145,13 @@ def check_that_no_other_calm_runs_are_taken(storm):
         assert find in text and not taken(text.replace(find, put)), put
     copy.unlink()
     copy.symlink_to(storm.place / ".storm/receipt.json")
-    assert CalmRuns.read(copy, digests) is None
+    assert CalmRuns.read(copy) is None
     copy.unlink()
 
 
 def check_that_an_interrupted_storm_leaves_a_receipt(storm, run):
     """Of an edited program, whose calm runs are others."""
-    place = storm.place / ".storm"
+    place, kept = storm.place / ".storm", storm.receipt["calm_runs"]
     (storm.place / "train.py").write_text(PROGRAM + "# edited")
     words = [Path(sys.executable).with_name("paddle-aws"), "storm", "job.yaml"]
     with subprocess.Popen(words, cwd=storm.place, stderr=subprocess.PIPE, text=True) as edited:
@@ -160,7 +163,8 @@ def check_that_an_interrupted_storm_leaves_a_receipt(storm, run):
         _, said = edited.communicate()
     assert (refused.code, edited.returncode) == (2, 130), refused.output + said
     assert "another storm runs in this folder" in refused.output
-    assert said == "interrupted: no process is left; .storm/ has a receipt of what ran\n"
+    written = "receipt of what ran: .storm/receipt.json and .storm/receipt.html"
+    assert said.splitlines() == [written, "interrupted: no process is left"]
     receipt = storm.receipt
-    assert receipt["interrupted"] and not receipt["passed"] and not receipt["runs"]
-    assert receipt["calm_runs"] is None and ">interrupted<" in storm.page
+    assert receipt["state"] == "interrupted" and not receipt["passed"] and not receipt["runs"]
+    assert receipt["calm_runs"] == kept and ">interrupted<" in storm.page
