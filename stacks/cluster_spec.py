@@ -25,7 +25,7 @@ from constructs_lib.rules import EMAIL, EMAIL_LENGTH, EMAILS, USD, LogDays
 from paddle_aws.settings import layers
 from paddle_aws.settings.errors import SettingError
 from paddle_aws.settings.model import Fault, Refused, Settings, check, has_setting, parse
-from paddle_aws.settings.shared_names import NAMESPACE
+from paddle_aws.settings.shared_names import IMAGE, NAMESPACE
 from paddle_aws.stacks.control_plane_settings import (
     ADDONS,
     DAEMON_ADDONS,
@@ -106,7 +106,7 @@ Email = Annotated[
 ImageName = Annotated[
     str,
     Field(
-        pattern=r"^[a-z0-9][a-z0-9._/:@-]{0,254}$",
+        pattern=f"^{IMAGE}$",
         examples=["123456789012.dkr.ecr.us-west-2.amazonaws.com/paddle:1"],
     ),
 ]

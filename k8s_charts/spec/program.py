@@ -223,10 +223,12 @@ def requirements(packages: str | Iterable[str], folder: Path | None) -> tuple[st
     Raises SettingError.
     """
     if isinstance(packages, str):
+        if not packages.strip():
+            raise SettingError("program.requirements is empty: leave it out, or name packages")
         if folder is None or not (folder / packages).resolve().is_relative_to(folder.resolve()):
             raise SettingError(
-                f"program.requirements is {packages}: a list, or a file in a local program's "
-                "folder, is allowed"
+                f"program.requirements is {packages}: a list, such as [{packages}], or a file in a "
+                "local program's folder, is allowed"
             )
         try:
             text = (folder / packages).read_text(encoding="utf-8-sig").replace("\\\n", " ")

@@ -139,13 +139,19 @@ class Program(Settings):
             below = self.folder if "folder" in self.model_fields_set else ""
             read = ProgramArchive.from_commit(self.repository, self.commit, below, fetch=fetch)
         lines = requirements(self.requirements, read.root if read else None)
-        if self.index is not None and self.index.secret is not None:
-            for line in lines:
-                if "@" in line.partition(";")[0]:
-                    raise SettingError(
-                        f"program.requirements has {line}: with program.index.secret only wheels "
-                        "of the index are allowed, no address"
-                    )
+        baked = self.packages or self.environment == "image"
+        for line in lines:
+            _, at, address = line.partition(";")[0].partition("@")
+            if at and self.index is not None and self.index.secret is not None:
+                raise SettingError(
+                    f"program.requirements has {line}: with program.index.secret only wheels of "
+                    "the index are allowed, no address"
+                )
+            if not baked and re.match(r"\s*(\w+\+|file:)", address):
+                raise SettingError(
+                    f"program.requirements has {line}: the image has no git and no such file; name "
+                    "the address of a wheel, or set `environment: image` (with `packages: [git]`)"
+                )
         program = self.model_copy(update={"requirements": lines})
         program._read = read
         return program

@@ -10,6 +10,8 @@ from typing import Annotated, Any, TypeVar
 from paddle_node import contract
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
+from paddle_aws.settings import shared_names
+
 LABEL_LENGTH = 63
 """Characters of a DNS label, a label's value, and a pod's host name."""
 _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?")
@@ -18,10 +20,6 @@ _SCALE |= {f"{letter}i": 1024.0**power for power, letter in enumerate("KMGTP", 1
 _LABEL = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 _NAME = r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 _SIGNS = "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-# As the container runtime reads it: [registry[:port]/]repository[:tag][@digest].
-_WORD = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
-_REGISTRY = r"(?:[a-zA-Z0-9](?:[-a-zA-Z0-9.]*[a-zA-Z0-9])?(?::\d{1,5})?/)?"
-_IMAGE = rf"{_REGISTRY}{_WORD}(?:/{_WORD})*(?::\w[\w.-]{{0,127}})?(?:@sha256:[0-9a-f]{{64}})?"
 _FOLDER = r"(?!\.\.?(/|$))[^/]+"
 T = TypeVar("T")
 
@@ -189,7 +187,7 @@ VariableName = Annotated[
 ImageName = Annotated[
     str,
     *_check_pattern(
-        _IMAGE,
+        shared_names.IMAGE,
         "the name of an image is allowed: [registry/]repository[:tag][@sha256:<64 hex digits>], "
         "in lower case",
     ),

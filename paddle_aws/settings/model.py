@@ -212,6 +212,10 @@ def parse(spec: type[Spec], settings: Mapping[str, Any]) -> Spec:
     first: dict[Location, ErrorDetails] = {}
     for fault in faults:
         first.setdefault(_location(fault), fault)
+    # No text, and a list whose entries are wrong: a list was meant.
+    for place in [place[:-1] for place in first]:
+        if place in first and first[place]["type"] == "string_type":
+            del first[place]
     lines = [line for fault in first.values() for line in _lines(spec, fault)]
     wrong = {*meant, *map(_location, faults)}
     # Rules between settings need a whole group: they are checked without the faulty settings, and

@@ -181,6 +181,8 @@ def test_what_cannot_be_built_is_one_sentence_and_leaves_nothing(volume: Volume)
     wheel(volume.wheels, "needs-gpu", "1.0", "paddlepaddle_gpu")
     lay(volume.wheels, "paddlepaddle_gpu", {"paddle/__init__.py": ""})
     lay(volume.wheels, "shadow", {"paddle/__init__.py": ""})
+    packages = f"python3.{sys.version_info.minor}/site-packages"
+    lay(volume.wheels, "beside", {f"beside-1.0.data/data/lib64/{packages}/paddle/x.py": ""})
     sdist(volume.wheels, "offline", "import sys; sys.exit('Connection refused')")
     sdist(volume.wheels, "full", "def build_wheel(*_, **__): raise OSError(28, 'No space left')")
     other, this = (
@@ -200,6 +202,7 @@ def test_what_cannot_be_built_is_one_sentence_and_leaves_nothing(volume: Volume)
         ((f"tiny==2.0 --hash=sha256:{'0' * 64}",), {}, 2, "the index has other bytes"),
         (("needs-gpu",), {}, 2, "bring paddlepaddle-gpu 1.0 (for needs-gpu), which would"),
         (("shadow",), {}, 2, "bring the `paddle` of shadow 1.0, which would replace the image's"),
+        (("beside",), {}, 2, "bring the `paddle` of beside 1.0, which would replace the image's"),
         # What a package says is nothing that pip says.
         (("offline",), {}, 2, "bring offline-1.0.tar.gz, whose build fails: Connection refused"),
         (("tiny", "full"), {}, 2, "bring full-1.0.tar.gz, whose build fails: OSError: [Errno 28]"),

@@ -3,8 +3,10 @@ and what is no archive of this platform is passed over.
 """
 
 import errno
+import hashlib
 import json
 import os
+import tarfile
 import threading
 import time
 from collections.abc import Callable
@@ -129,6 +131,36 @@ def test_what_no_pod_could_unpack_is_refused_by_its_name(
     assert not list(builder.folder.iterdir())
 
 
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        {"pax_headers": {"mtime": "inf"}},
+        {"name": "d/" * 3_000 + "tiny.py"},
+        {"name": "n" * 300},
+        {"pax_headers": {"path": "a\0b"}},
+        {"type": tarfile.DIRTYPE},
+        None,
+    ],
+    ids=["time", "deep", "long", "null", "folder", "empty"],
+)
+def test_a_recorded_archive_that_no_pod_can_unpack_is_one_sentence(
+    builder: Builder, tmp_path: Path, spoil: dict[str, object] | None
+) -> None:
+    packed = builder.folder / builder.add().archive
+    packed.write_bytes(b"")
+    if spoil is not None:
+        with tarfile.open(packed, "w:gz") as tar:
+            member = tarfile.TarInfo("tiny.py")
+            for name, value in spoil.items():
+                setattr(member, name, value)
+            tar.addfile(member)
+    digest = hashlib.sha256(packed.read_bytes()).hexdigest()
+    rewrite(sha256=digest)(builder.folder / "record-1.json", packed)
+    with pytest.raises(SettingError, match=r"cannot be unpacked .*: remove its folder, and submit"):
+        archive.unpack(builder.folder, tmp_path / "unpacked")
+    assert not (tmp_path / "unpacked").exists() and not (tmp_path / ".unpacked.part").exists()
+
+
 class Pods:
     """Pods of a run of job words, and what environment Jobs say to them."""
 
@@ -141,16 +173,18 @@ class Pods:
         self.folder = archive.folder(self._environ)
         self.folder.mkdir(parents=True)
 
-    def refuse(self, run: str, sentence: str, *, last: bool, **more: str) -> None:
+    def refuse(self, run: str, sentence: str, *, lasting: bool, **more: str) -> None:
         environ = {**self._environ, "PADDLE_NODE_RUN_ID": run, **more}
         refusals.remove(self.folder, environ)
-        refusals.add(self.folder, environ, sentence, last=last)
+        refusals.add(self.folder, environ, sentence, lasting=lasting)
 
-    def wait(self, run: str, seconds: float) -> tuple[str, float]:
-        """Returns why they end, and after how many seconds."""
+    def wait(
+        self, run: str, seconds: float, report: Callable[[str], None] = lambda text: None
+    ) -> tuple[str, float]:
+        """Returns why they end, and after how many seconds; `report` hears when they wait."""
         began = time.monotonic()
         with pytest.raises(Failure) as failed:
-            archive.bring({**self._environ, "PADDLE_NODE_RUN_ID": run}, lambda text: None, seconds)
+            archive.bring({**self._environ, "PADDLE_NODE_RUN_ID": run}, report, seconds)
         return failed.value.sentence, time.monotonic() - began
 
 
@@ -172,22 +206,29 @@ def pods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pods:
 def test_what_is_no_refusal_of_this_job_ends_no_pod(pods: Pods, content: str) -> None:
     (pods.folder / "refusal-0-1.json").write_text(content)
     os.mkfifo(pods.folder / "refusal-2-1.json")
-    pods.refuse("a", "not theirs", last=True, JOB_NAME="a")
+    pods.refuse("a", "not theirs", lasting=True, JOB_NAME="a")
     assert "did not come within 0 s" in pods.wait("1", 0.3)[0]
 
 
 def test_a_refusal_is_for_the_run_that_meets_it_first(pods: Pods) -> None:
     """A run that begins later waits longer: the Job that removes the refusal may be on its way."""
-    pods.refuse("a", "no such package", last=True)
+    pods.refuse("a", "no such package", lasting=True)
     for run, least, most in (("1", 0.2, 0.5), ("1", 0, 0.1), ("2", 0.6, 2)):
         sentence, seconds = pods.wait(run, 60)
         assert sentence.endswith("cannot be built: no such package") and least <= seconds < most
-    pods.refuse("b", "another one", last=True)
+    pods.refuse("b", "another one", lasting=True)
     assert [file.name for file in pods.folder.iterdir()] == ["refusal-b-1.json"]
 
 
-def test_the_last_of_the_tries_ends_the_pods(pods: Pods) -> None:
+def test_the_last_of_the_tries_ends_the_pods_that_wait_for_it(pods: Pods) -> None:
     for _ in range(3):
-        assert "did not come" in pods.wait("1", 0.3)[0]
-        pods.refuse("a", "the index is down", last=False, PADDLE_NODE_RETRIES="2")
-    assert pods.wait("1", 60)[0].endswith("cannot be built: the index is down")
+        assert pods.wait("1", 0.3)[0].endswith("says how far its Job is")
+        pods.refuse("a", "the index is down", lasting=False, PADDLE_NODE_RETRIES="2")
+    # It lies there when they begin, and the next Job may well find the index.
+    assert pods.wait("2", 1)[0].endswith("; an earlier one said: the index is down")
+
+    def fail_again(_: str) -> None:
+        pods.refuse("b", "it is down still", lasting=False, PADDLE_NODE_RETRIES="0")
+
+    sentence, _ = pods.wait("2", 60, fail_again)
+    assert sentence.endswith("cannot be built: it is down still")

@@ -33,13 +33,17 @@ from paddle_node.contract import AGENT_PACKAGES, ExitCode, Variable
 from paddle_node.environment import Reader
 from paddle_node.failure import Failure, SettingError
 from paddle_node.requirements import refusals
-from paddle_node.retry import disk_full, retry
+from paddle_node.retry import disk_full, may_pass, retry
 from paddle_node.volume import durable
 
 PLATFORM = f"{sys.implementation.cache_tag}-{sysconfig.get_platform()}"
 """What compiled packages depend on."""
 ABANDONED = 86_400.0
 """Seconds after which an archive without a record has no builder any more."""
+LONGEST = 1_000_000
+"""Bytes of a record that are read."""
+DEEPEST = 100
+"""Folders in each other: Python removes no deeper ones."""
 POLL = 1.0
 """Seconds between two looks for an environment; its Job takes minutes."""
 _one_by_one = threading.Lock()
@@ -103,7 +107,7 @@ def _records(folder: Path) -> Iterator[tuple[Path, Record | None]]:
         file = folder / f"record-{number}.json"
         try:
             with _open(file) as stream:
-                yield file, Record.read(stream.read().decode(errors="replace"))
+                yield file, Record.read(stream.read(LONGEST).decode(errors="replace"))
         except FileNotFoundError:
             yield file, None
             return
@@ -164,7 +168,7 @@ def _packable(environment: Path, path: str) -> Path:
 
 
 def _inside(place: Path, path: str) -> bool:
-    return (place / path).resolve().is_relative_to(place.resolve())
+    return path.count("/") < DEEPEST and (place / path).resolve().is_relative_to(place.resolve())
 
 
 def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
@@ -234,19 +238,37 @@ def unpack(folder: Path, place: Path) -> bool:
 
 
 def _extract(archive: Path, record: Record, part: Path) -> bool:
-    """Returns whether the archive was the recorded one."""
-    with contextlib.suppress(FileNotFoundError, tarfile.TarError, EOFError, ValueError):
-        with _open(archive) as file:
-            make(part)
-            packed: Any = _Hashed(file)
+    """Returns whether the archive was the recorded one. Raises SettingError if it was, and cannot
+    be unpacked.
+    """
+    try:
+        file = _open(archive)
+    except FileNotFoundError:
+        return False
+    with file:
+        make(part)
+        packed: Any = _Hashed(file)
+        fault: Exception | None = None
+        try:
             with tarfile.open(fileobj=packed, mode="r|gz") as tar:
                 # `_allowed` checks them, on Pythons without filters too.
                 tar.extraction_filter = lambda member, path: member
                 tar.extractall(part, _allowed(tar, part))
-            while packed.read(1 << 20):
-                pass
-        return bool(packed.hash.hexdigest() == record.sha256)
-    return False
+        except (tarfile.TarError, EOFError, ValueError, OverflowError, RecursionError) as error:
+            fault = error
+        except OSError as error:
+            if may_pass(error) or disk_full(error):
+                raise
+            fault = error
+        while packed.read(1 << 20):
+            pass
+    whole = bool(packed.hash.hexdigest() == record.sha256)
+    if whole and fault is not None:
+        raise SettingError(
+            f"{archive} is as its record says, but cannot be unpacked ({str(fault)[:100]}): remove "
+            "its folder, and submit the job again"
+        )
+    return whole
 
 
 def _lay_scripts(part: Path, place: Path) -> None:
@@ -298,7 +320,8 @@ def bring(environ: Mapping[str, str], report: Callable[[str], None], seconds: fl
                 raise Failure(
                     ExitCode.BAD_DATA,
                     f"the environment of program.requirements did not come within {seconds:.0f} s: "
-                    "`paddle-aws logs JOB --of environment` says how far its Job is",
+                    "`paddle-aws logs JOB --of environment` says how far its Job is"
+                    + "".join(f"; an earlier one said: {said}" for said in refused.values()),
                 )
             time.sleep(POLL)
     return place

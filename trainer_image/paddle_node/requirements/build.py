@@ -75,8 +75,8 @@ def main(environ: Mapping[str, str] = os.environ) -> int:
         code, sentence = ExitCode.TERMINATED, "interrupted"
     if code != ExitCode.TERMINATED:
         with contextlib.suppress(Failure, OSError):
-            last = code in contract.FAIL_JOB
-            refusals.add(archive.folder(environ), environ, sentence, last=last)
+            lasting = code in contract.FAIL_JOB
+            refusals.add(archive.folder(environ), environ, sentence, lasting=lasting)
     print(f"environment: {sentence}", file=sys.stderr, flush=True)
     return code
 
@@ -161,12 +161,20 @@ def _install(
         run("--constraint", limits)
     lines.unlink()
     added = list(importlib.metadata.distributions(path=_packages(place)))
-    _keep_paddle(added)
+    _keep_paddle(place, added)
     files = {os.path.relpath(file.locate(), place) for dist in added for file in dist.files or ()}
     return (
-        [name for name in files if (place / name).exists()],
+        [name for name in files if _is_there(place / name)],
         sorted(f"{package.metadata['Name']}=={package.version}" for package in added),
     )
+
+
+def _is_there(file: Path) -> bool:
+    """Whether a listed file is one: some packages list folders, too, or what is nowhere."""
+    try:
+        return file.exists() and not file.is_dir()
+    except OSError:  # A name that is too long for any disk.
+        return False
 
 
 def _requirements(environ: Mapping[str, str]) -> list[str]:
@@ -196,9 +204,12 @@ def _missing_limits(place: Path, environ: Mapping[str, str]) -> str:
     return ""
 
 
-def _keep_paddle(packages: Sequence[importlib.metadata.Distribution]) -> None:
+def _keep_paddle(place: Path, packages: Sequence[importlib.metadata.Distribution]) -> None:
     """Raises SettingError, which names who brought it, if the environment has a Paddle."""
-    modules = {f"paddle{suffix}" for suffix in ("", *importlib.machinery.all_suffixes())}
+    suffixes = ("", *importlib.machinery.all_suffixes())
+    # A package may bring lib64, a link to lib, and "..".
+    (folder,) = (Path(path).resolve() for path in _packages(place))
+    modules = {folder / f"paddle{suffix}" for suffix in suffixes}
     for package in packages:
         name, side = _normal(package.metadata["Name"]), ""
         if name.startswith("paddlepaddle"):
@@ -208,13 +219,18 @@ def _keep_paddle(packages: Sequence[importlib.metadata.Distribution]) -> None:
                 if name in map(_normal, asker.requires or ())
             ]
             side = f"{name} {package.version}{''.join(askers[:1])}"
-        elif any(file.parts[0] in modules for file in package.files or ()):
+        elif any(_replaces(Path(file.locate()), modules) for file in package.files or ()):
             side = f"the `paddle` of {package.metadata['Name']} {package.version}"
         if side:
             raise SettingError(
                 f"program.requirements bring {side}, which would replace the image's Paddle: leave "
                 "that package out, or set another `paddle` or `image`"
             )
+
+
+def _replaces(file: Path, modules: set[Path]) -> bool:
+    file = Path(os.path.realpath(file))
+    return not modules.isdisjoint((file, *file.parents))
 
 
 def _packages(place: Path) -> list[str]:

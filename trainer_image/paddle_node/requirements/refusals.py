@@ -8,6 +8,7 @@ it is for the run of pods that met it first, whose UID a second record has.
 
 import contextlib
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,9 @@ REMOVED = 60.0
 """The same for one that other pods have met: its Job may be waiting for a node."""
 
 
-def add(folder: Path, environ: Mapping[str, str], sentence: str, *, last: bool) -> None:
-    """Records why a try failed. The pods believe it if it is the `last`, as it is if the Job's
-    retries are used up. Raises SettingError, OSError.
+def add(folder: Path, environ: Mapping[str, str], sentence: str, *, lasting: bool) -> None:
+    """Records why a try failed: the last one, if the fault is `lasting` or the Job's retries are
+    used up. Raises SettingError, OSError.
     """
     read = Reader(environ)
     if run := read.text(Variable.RUN_ID, ""):
@@ -34,7 +35,8 @@ def add(folder: Path, environ: Mapping[str, str], sentence: str, *, last: bool) 
         refusal = {
             "job": _job(environ),
             "sentence": "".join(filter(str.isprintable, sentence)),
-            "last": last or tries >= read.whole(Variable.RETRIES),
+            "lasting": lasting,
+            "last": lasting or tries >= read.whole(Variable.RETRIES),
         }
         durable.create(folder / f"refusal-{run}-{tries + 1}.json", json.dumps(refusal) + "\n")
 
@@ -61,13 +63,16 @@ def find(folder: Path, environ: Mapping[str, str]) -> dict[Path, str]:
 
 def patience(file: Path, environ: Mapping[str, str]) -> float:
     """Returns the seconds after its start from which a pod believes a refusal that lay there when
-    it began. Raises OSError.
+    it began. One that tells of a fault that passes is no reason to expect the next Job to fail.
+    Raises OSError.
     """
     try:
-        run = _met(file).read_text()
+        run, seconds = _met(file).read_text(), REMOVED
     except FileNotFoundError:
-        return BEGUN
-    return 0.0 if run == Reader(environ).text(Variable.RUN_ID, "") else REMOVED
+        run, seconds = None, BEGUN
+    if run == Reader(environ).text(Variable.RUN_ID, ""):
+        return 0.0
+    return seconds if _read(file).get("lasting") is True else math.inf
 
 
 def meet(file: Path, environ: Mapping[str, str]) -> None:
