@@ -63,13 +63,13 @@ class Project:
         subprocess.run([*pip, "paddlepaddle", "numpy<2"], check=True)
         subprocess.run([*pip, "--target", str(image / "agent"), "xxhash==4.0.0"], check=True)
 
-    def python_with(self, *requirements: str) -> Path:
+    def python_with(self, *requirements: str, **more: object) -> Path:
         settings = {
             "name": "a",
             "trainers": 1,
             "paddle": "2.6",
             "command": "python train.py",
-            "program": {"requirements": list(requirements)},
+            "program": {"requirements": list(requirements), **more},
             "data": {"source": "s3://a/b"},
         }
         return interpreter.folder(TrainingJob.parse(settings), self.folder) / "python"
@@ -148,3 +148,19 @@ def test_a_conflict_names_both_sides_and_the_remedy(
     with pytest.raises(BadInput) as refused:
         project.python_with(*requirements)
     assert str(refused.value).startswith(says)
+
+
+def test_a_rehearsal_has_the_password_of_the_same_index_and_keeps_its_rule(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.image.test_built_environment import index, sdist
+
+    for name in ("PIP_NO_INDEX", "PIP_FIND_LINKS"):
+        monkeypatch.delenv(name)
+    sdist(project.wheels, "thief", "import os; os.environ['PIP_INDEX_URL']")
+    with index(project.wheels) as host:
+        monkeypatch.setenv("PIP_INDEX_URL", f"http://bob:s3cret@{host}/simple")
+        address = f"http://{host}/files/thief-1.0.tar.gz"
+        wheel(project.wheels, "door", "1.0", f"thief @ {address}")
+        with pytest.raises(BadInput, match="bring thief, which is no wheel: with "):
+            project.python_with("door", index={"url": f"http://{host}/simple", "secret": "mine"})
