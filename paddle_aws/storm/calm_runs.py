@@ -31,9 +31,9 @@ class CalmRuns:
 
     def document(self) -> dict[str, Any]:
         """Returns what `read` reads. The runs' lines stay in their own files."""
-        document: dict[str, Any] = _DOCUMENT.dump_python(
-            self, mode="json", exclude={"traces": {"__all__": {"lines"}}}
-        )
+        values = _DOCUMENT.dump_python(self, exclude={"traces": {"__all__": {"lines"}}})
+        # Not by pydantic's own JSON, which has no place for a loss that is no number.
+        document: dict[str, Any] = json.loads(json.dumps(values, default=str))
         return {**document, "sha256": _sha256(document)}
 
     @classmethod

@@ -1,0 +1,24 @@
+"""Calm runs that a receipt keeps for later storms."""
+
+import json
+from datetime import UTC, datetime
+
+from paddle_aws.storm.calm_runs import CalmRuns
+from paddle_aws.storm.faults import Fault
+from paddle_aws.storm.trace import Event, Inflicted, Trace
+
+
+def test_calm_runs_are_read_with_values_that_are_no_numbers_and_never_with_a_fault(tmp_path):
+    values = {"loss": float("nan"), "scale": float("inf")}
+    trace = Trace([Event("step", 1.0, 1, 0, 1, values)], succeeded=True, last=values)
+    receipt = tmp_path / "receipt.json"
+
+    def read() -> CalmRuns | None:
+        runs = CalmRuns(datetime.now(UTC), {"program": "1"}, [trace])
+        receipt.write_text(json.dumps({"calm_runs": runs.document()}))
+        return CalmRuns.read(receipt)
+
+    runs = read()
+    assert runs is not None and repr(runs.traces) == repr([trace])
+    trace.inflicted.append(Inflicted(Fault("<script>", 0, "start"), 1.0))
+    assert read() is None
