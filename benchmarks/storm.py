@@ -49,7 +49,7 @@ def main() -> None:
                 sentences = [finding["sentence"] for run in runs for finding in run["findings"]]
                 outcome = sentences[0] if sentences else "as calm"
             print(
-                f"{name}: {planted[name]['planted']}: exit {done.returncode}, {minutes:.1f} min: "
+                f"{name}: {planted[name]['fault']}: exit {done.returncode}, {minutes:.1f} min: "
                 f"{outcome[:160]}",
                 flush=True,
             )

@@ -105,7 +105,7 @@ def test_the_advice_of_the_page_works(tmp_path: Path) -> None:
 
         # Compute goes and comes back, as another one; while the cluster ended, EKS made its log
         # group again.
-        assert "`cdk destroy <name>-nodes <name>-cluster` ends what costs most" in page
+        assert "`cdk destroy <name>-nodes <name>-cluster` removes the most expensive stacks" in page
         assert "To change `compute`, destroy the nodes' stack first" in page
         cloud.cdk("destroy", "paddle-nodes", "paddle-cluster", "--force", config=config)
         group = "/aws/eks/paddle/cluster"

@@ -36,7 +36,7 @@ class Rehearsal:
     def output(self) -> Path:
         return self.place / ".rehearsal" / "volume" / self._name / "output"
 
-    def wait_for(self, pattern: str, seconds: float = 600) -> Path:
+    def wait_for(self, pattern: str, seconds: float = 1800) -> Path:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             if match := next(self.output.glob(pattern), None):
@@ -45,7 +45,7 @@ class Rehearsal:
             time.sleep(0.01)
         raise AssertionError(f"no {pattern} in {seconds} s: {self.messages}")
 
-    def wait_for_line(self, text: str, seconds: float = 600) -> None:
+    def wait_for_line(self, text: str, seconds: float = 1800) -> None:
         """Waits until rank 0 has printed a line with the text."""
         log, deadline = self.output / "node_0" / "train.log", time.monotonic() + seconds
         while time.monotonic() < deadline:

@@ -233,6 +233,11 @@ def test_from_python_on_data_of_ones_own(tmp_path: Path, monkeypatch: pytest.Mon
     assert "outside of the job's folder" in terminal.run("logs", "--rank", "1", code=2)
 
 
+def sleeps(pid: int) -> bool:
+    """Returns whether the process is in clock_nanosleep, as `wait` is once it has seen the job."""
+    return Path(f"/proc/{pid}/syscall").read_text().split()[0] == "230"
+
+
 def test_before_its_first_pod_it_is_the_one_that_runs_and_its_end_is_no_success(
     tmp_path: Path,
 ) -> None:
@@ -257,6 +262,7 @@ def test_before_its_first_pod_it_is_the_one_that_runs_and_its_end_is_no_success(
     rehearsal = terminal.start("rehearse", "--volume", "keep")
     terminal.wait_for(lambda: "is waiting" in terminal.run("status"), rehearsal)
     waiting = terminal.start("wait")
+    terminal.wait_for(lambda: sleeps(waiting.pid), waiting)
     assert "runs no pods now: Ctrl-C in its terminal ends it" in terminal.run("cancel", code=2)
     os.kill(rehearsal.pid, signal.SIGKILL)
     rehearsal.communicate()
