@@ -379,11 +379,11 @@ def fewest(
 
 def _calm_line(run: Run, calm: Calm) -> str:
     steps = run.trace.steps()
-    told = f"{len(steps)} steps" if steps else "no step told"
+    count = f"{len(steps)} steps" if steps else "no step told"
     result = ", ".join(
         f"{name} {value:g}" for name, value in run.trace.last.items() if name in calm.last
     )
-    words = f"{run.name:8} {run.trace.seconds:5.1f} s  {told}{f'; {result}' if result else ''}"
+    words = f"{run.name:8} {run.trace.seconds:5.1f} s  {count}{f'; {result}' if result else ''}"
     if run.trace.attempts > 1:
         words += f"; {run.trace.attempts} attempts, though nothing was done to it"
     if run.verdict is not None and run.verdict.findings:

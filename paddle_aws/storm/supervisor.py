@@ -419,7 +419,7 @@ class StormSupervisor(Supervisor):
             with ExitStack() as stack:
                 ours = signal_processes([rank.pid], container.init, signal.SIGCONT, stack)
                 half_open = kind == "half-open"
-                count = sum(connections.cut(rank.pid, each, half_open=half_open) for each in ours)
+                count = sum(connections.cut(rank.pid, pidfd, half_open=half_open) for pidfd in ours)
             return f"{count} connections" if count else "no effect: the rank has no connection"
         return f"process {rank.pid}"
 

@@ -70,7 +70,7 @@ class Calm:
         self.ranks = sorted({rank for trace in traces for rank in trace.ranks})
         """The ranks that tell steps."""
 
-    def told(self, rank: int) -> list[list[int]]:
+    def steps_by_run(self, rank: int) -> list[list[int]]:
         """The steps that each run's rank tells."""
         return [[event.step or 0 for event in trace.steps(rank)] for trace in self.traces]
 
@@ -81,14 +81,14 @@ class Calm:
 
     def steps_of(self, rank: int) -> list[int]:
         """The steps that a run's rank tells, each once, in order."""
-        return list(dict.fromkeys(self.told(rank)[0]))
+        return list(dict.fromkeys(self.steps_by_run(rank)[0]))
 
     def is_regular(self, rank: int) -> bool:
         """Whether every run's rank tells the same steps, each once: what is missing elsewhere was
         not done.
         """
         steps = self.steps_of(rank)
-        return steps == sorted(steps) and all(told == steps for told in self.told(rank))
+        return steps == sorted(steps) and all(run == steps for run in self.steps_by_run(rank))
 
     @cached_property
     def values(self) -> dict[tuple[int, int, str], tuple[float, float]]:
@@ -163,11 +163,11 @@ def judge(trace: Trace, calm: Calm, *, named: bool = False) -> Verdict:
         *(_of_faults(trace, calm) if named else ()),
     ]
     lost = sorted({step for rank in calm.ranks for step in _lost(trace, calm, rank)})
-    told = [event.step for event in trace.steps()]
+    steps = [event.step for event in trace.steps()]
     return Verdict(
         tuple(findings),
         trace.attempts,
-        len(told) - len(set(told)),
+        len(steps) - len(set(steps)),
         tuple(lost),
         _work_lost(trace),
         trace.longest_silence,
@@ -187,11 +187,13 @@ def _of_the_end(trace: Trace, calm: Calm) -> list[Finding]:
         return [_finding("failed", words, trace, trace.seconds)]
     for rank in calm.ranks:
         # A program that stops when it is good enough ends at another step each time.
-        ends = {max(steps, default=0) for steps in calm.told(rank)}
-        told = max((event.step or 0 for event in trace.steps(rank)), default=0)
-        if len(ends) == 1 and told < (end := ends.pop()) - _untold(trace, calm, rank):
+        ends = {max(steps, default=0) for steps in calm.steps_by_run(rank)}
+        last_step = max((event.step or 0 for event in trace.steps(rank)), default=0)
+        if len(ends) == 1 and last_step < (end := ends.pop()) - _count_untold_steps(
+            trace, calm, rank
+        ):
             words = f"{_of_rank(rank, calm)}the job succeeded, but the last step that it told is "
-            return [_finding("unfinished", f"{words}{told} of {end}", trace, trace.seconds)]
+            return [_finding("unfinished", f"{words}{last_step} of {end}", trace, trace.seconds)]
     if missing := [name for name in calm.last if name not in trace.last]:
         words = f"the job succeeded, but did not tell its result: {', '.join(missing[:5])}"
         return [_finding("unfinished", words, trace, trace.seconds)]
@@ -213,7 +215,7 @@ def _stride(calm: Calm, rank: int) -> int:
     return max((later - earlier for earlier, later in pairwise(calm.steps_of(rank))), default=1)
 
 
-def _untold(trace: Trace, calm: Calm, rank: int) -> int:
+def _count_untold_steps(trace: Trace, calm: Calm, rank: int) -> int:
     """How many steps may have been done after the last that a rank told: those between two that it
     tells, and those of each attempt since, whose process may have been killed before it told.
     """
@@ -271,7 +273,7 @@ def _lost(trace: Trace, calm: Calm, rank: int) -> tuple[int, ...]:
     if not calm.is_regular(rank):
         return ()
     order, steps, stride = calm.steps_of(rank), trace.steps(rank), _stride(calm, rank)
-    told = {event.step or 0 for event in steps}
+    told_steps = {event.step or 0 for event in steps}
     lost: list[int] = []
     attempt, before, furthest = 1, order[0] - stride, order[0] - stride
     for event in steps:
@@ -279,7 +281,9 @@ def _lost(trace: Trace, calm: Calm, rank: int) -> tuple[int, ...]:
         if ends:
             attempt, before = event.attempt, furthest
         if step - before > stride * (1 + ends):
-            missing = [other for other in order if before < other < step and other not in told]
+            missing = [
+                other for other in order if before < other < step and other not in told_steps
+            ]
             lost += missing[: len(missing) - ends]
         before, furthest = step, max(furthest, step)
     return tuple(dict.fromkeys(lost))

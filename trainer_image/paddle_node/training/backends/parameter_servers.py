@@ -42,7 +42,9 @@ LEAST_SHARDS = 8
 take seconds.
 """
 _FLUSH = 0.1
-"""Seconds that Paddle's flush sleeps, and within which a queued gradient is sent."""
+"""Seconds that Paddle's flush sleeps, and in which it expects a queued gradient to be sent. Nothing
+says when it was: on a machine with a load of ten, a run has lost one.
+"""
 _FULL = 1 << 20
 """Free bytes on a volume below which a failed save is attributed to a full volume."""
 _GIVES_UP = "_ZN6paddle11distributed12paddle_flags24FLAGS_pserver_timeout_msE"
