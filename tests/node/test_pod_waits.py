@@ -47,7 +47,7 @@ def test_an_environment_that_cannot_be_built_ends_the_wait_for_the_data_too(job)
     for index in (0, 1):
         pods.wait_for(index, "waiting for .*, which the environment Job builds")
     environ = {"JOB_NAME": "job", "PADDLE_NODE_RUN_ID": "a"}
-    refusals.add(built, environ, "program.requirements has absent", last=True)
+    refusals.add(built, environ, "program.requirements has absent", lasting=True)
     pods.end_with(65, 65)
     assert "cannot be built: program.requirements has absent" in pods.log(0)
 
