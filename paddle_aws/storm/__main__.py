@@ -66,15 +66,15 @@ def _storm(machine: str, arguments: argparse.Namespace) -> None:
     )
     began = time.monotonic()
     source = JobSource(arguments.job.resolve(), tuple(arguments.set))
+    # Before anything is replaced: a mistake in a setting must not cost the last receipt.
+    storm = Storm(PROJECT, source, plan, lambda text: print(text, flush=True), FOLDER.absolute())
+    _refuse_foreign(FOLDER)
     kind = "the faults that --faults names" if plan.schedule else f"faults of seed {plan.seed}"
     print(
         f"storm of {arguments.job.name} on {machine}: {plan.calm} calm runs, then {plan.runs} with "
         f"{kind}",
         flush=True,
     )
-    # Before anything is replaced: a mistake in a setting must not cost the last receipt.
-    storm = Storm(PROJECT, source, plan, lambda text: print(text, flush=True), FOLDER.absolute())
-    _refuse_foreign(FOLDER)
     try:
         FOLDER.mkdir(exist_ok=True)
         place = FOLDER.absolute() / "run"

@@ -103,7 +103,8 @@ if os.fork() == 0:
     assert len(refused.output.splitlines()) == 1
 
     mistaken = storm("--set", "trainers=two")
-    assert mistaken.code == 2 and "trainers must be a whole number (found two)" in mistaken.output
+    assert mistaken.code == 2 and mistaken.output.count("\n") == 1, mistaken.output
+    assert "trainers must be a whole number (found two)" in mistaken.output
 
     ended = storm("--faults", "kill-rank/0@step-9")
     assert ended.code == 1, ended.output

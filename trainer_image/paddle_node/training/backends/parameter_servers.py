@@ -7,9 +7,11 @@ it. Training is asynchronous by default: each trainer steps on parameters at mos
 steps old. Synchronous training is a barrier loop, as 2.6.2's own synchronous mode crashes.
 """
 
+import contextlib
 import ctypes
 import re
 import shutil
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -41,10 +43,12 @@ LEAST_SHARDS = 8
 """Minimum number of files of a sparse table in a pass. Paddle's default of 1000 makes each save
 take seconds.
 """
+_LOOKS = 0.03
+"""Seconds in which Paddle looks for a queued gradient at least twice."""
 _FLUSH = 0.1
-"""Seconds that Paddle's flush sleeps, and in which it expects a queued gradient to be sent. Nothing
-says when it was: on a machine with a load of ten, a run has lost one.
-"""
+"""Seconds that Paddle's flush sleeps before it looks for requests without an answer."""
+_LEAST = 1_000_000
+"""Nanoseconds of a processor with which a thread that is ready to run has worked, not waited."""
 _FULL = 1 << 20
 """Free bytes on a volume below which a failed save is attributed to a full volume."""
 _GIVES_UP = "_ZN6paddle11distributed12paddle_flags24FLAGS_pserver_timeout_msE"
@@ -164,8 +168,14 @@ class ParameterServers(Backend):
         return any(self._session.gather("stop", stop)) if self.lockstep else stop
 
     def settle(self) -> None:
-        # A gradient is first in a queue of Paddle's, where client_flush does not look: it counts on
-        # its own sleep, which a signal cuts short, and the pass would lack the step.
+        # A gradient is first in a queue of Paddle's, where client_flush does not look: a thread of
+        # Paddle's empties it every 10 ms, and on a busy machine it may get no processor for longer.
+        # It could also begin to send just after the flush has looked: hence the first wait.
+        while _starves(lambda: time.sleep(_LOOKS)) or _starves(self._flush):
+            pass
+
+    def _flush(self) -> None:
+        # A signal cuts client_flush's sleep short.
         began = time.monotonic()
         while True:
             self._handle._worker.client_flush()
@@ -250,6 +260,32 @@ class ParameterServers(Backend):
             for name in _WRITTEN_AS_TEXT:
                 if op.has_attr(name) and isinstance(op.attr(name), float):
                     op._set_attr(name, readable(op.attr(name)))
+
+
+def _starves(wait: Callable[[], object]) -> bool:
+    """Returns whether a thread of this process is ready to run after `wait`, but had no processor
+    meanwhile.
+    """
+    before = _thread_times()
+    wait()
+    for thread, nanoseconds in _thread_times().items():
+        with contextlib.suppress(OSError):
+            state = (thread / "stat").read_text().rpartition(")")[2].split()[0]
+            if state == "R" and nanoseconds - before.get(thread, 0) < _LEAST:
+                return True
+    return False
+
+
+def _thread_times() -> dict[Path, int]:
+    """Returns for how many nanoseconds each other thread of this process has had a processor; none
+    where the kernel does not count them.
+    """
+    times = {}
+    for thread in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):  # It has ended.
+            if thread.name != str(threading.get_native_id()):
+                times[thread] = int((thread / "schedstat").read_text().split()[0])
+    return times
 
 
 def _not_whole(directory: Path, why: str) -> Failure:
