@@ -150,11 +150,15 @@ class Training:
             while chunk := list(islice(records, self._batch)):
                 yield chunk
             return
-        remaining = self._shard.count() - already_read
-        most = max(self._session.gather("records", remaining))
+        # All trainers make the same number of steps, and each step ends at the same record whether
+        # the pass is resumed or not.
+        count = self._shard.count()
+        most, read = max(self._session.gather("records", (count, already_read)))
         steps = -(-most // self._batch)
-        for step in range(steps):
-            size = (step + 1) * remaining // steps - step * remaining // steps
+        taken = ((read + 1) * steps - 1) // most if most else 0
+        for step in range(taken + 1, steps + 1):
+            size = max(0, step * count // steps - already_read)
+            already_read += size
             yield list(islice(records, size))
 
     def _step(self, samples: Sequence[Sample], number: int, read: int) -> float:
