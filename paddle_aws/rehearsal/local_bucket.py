@@ -10,10 +10,12 @@ import os
 import threading
 from contextlib import AbstractContextManager
 from email.utils import formatdate
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
+
+from paddle_aws.rehearsal.pods.http_server import HTTPServer
 
 BLOCK = 1 << 20
 """Bytes that an answer sends at once."""
@@ -31,8 +33,7 @@ class LocalBucket(AbstractContextManager["LocalBucket"]):
         class Handler(_Handler):
             objects = bucket._objects
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
+        self._server = HTTPServer(("127.0.0.1", 0), Handler)
 
     def __enter__(self) -> "LocalBucket":
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()

@@ -19,7 +19,13 @@ paddle-aws() {
     fi
 }
 pkill() {
-    for pid in $(pgrep "${@:2}"); do
-        if tr '\0' '\n' <"/proc/$pid/environ" | grep -q "$PWD"; then kill "$1" "$pid"; fi
+    local signal="$1" newest="" pid pids=()
+    shift
+    if [ "$1" = -n ]; then newest=yes; shift; fi
+    for pid in $(pgrep "$@"); do
+        if tr '\0' '\n' <"/proc/$pid/environ" | grep -q "$PWD"; then pids+=("$pid"); fi
     done
+    [ "${#pids[@]}" -gt 0 ] || return 1
+    if [ -n "$newest" ]; then pids=("${pids[-1]}"); fi
+    kill "$signal" "${pids[@]}"
 }

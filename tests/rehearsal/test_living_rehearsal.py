@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO
 
@@ -301,15 +301,14 @@ def test_a_folder_that_somebody_else_prepared_loses_nothing_and_stops_nobody(
 @pytest.fixture
 def stranger() -> Iterator[None]:
     """A process that listens on the usual ports, on every address; where another test's pods hold
-    one of them, they are the strangers there.
+    them, they are the strangers there: they may have claimed 7162, and not yet begun to listen.
     """
-    listening = []
-    for port in (7163, 7180):
-        with suppress(OSError):
-            listening.append(socket.create_server(("", port)))
-    yield
-    for each in listening:
-        each.close()
+    with ExitStack() as listening:
+        with suppress(OSError), socket.socket() as claim:
+            claim.bind(("", 7162))
+            for port in (7163, 7180):
+                listening.enter_context(socket.create_server(("", port)))
+        yield
 
 
 def test_several_at_once_and_a_stranger_on_the_usual_ports_never_meet(

@@ -9,17 +9,17 @@ import json
 import secrets
 import ssl
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
 from paddle_aws.operations.errors import BadInput
+from paddle_aws.rehearsal.pods.http_server import HTTPServer
 from paddle_aws.rehearsal.pods.job import GLANCE, Watcher
 from paddle_aws.rehearsal.pods.pod import Pod, PodEnd
 
@@ -43,8 +43,7 @@ class PodApi(Watcher, AbstractContextManager["PodApi"]):
         class Handler(_Handler):
             pods, events, token = api._pods, api._events, api._token
 
-        self._server = _Server(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
+        self._server = HTTPServer(("127.0.0.1", 0), Handler)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self._certificate, key)
         self._server.socket = context.wrap_socket(
@@ -97,13 +96,6 @@ class PodApi(Watcher, AbstractContextManager["PodApi"]):
         }
         self._pods[facts.name] = document
         self._events.append({"type": "MODIFIED", "object": document})
-
-
-class _Server(ThreadingHTTPServer):
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignores a closed connection: a pod that has begun to train closes it."""
-        if not isinstance(sys.exception(), OSError):
-            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
