@@ -33,7 +33,9 @@ _NAME_WIDTH = 10
 _AGENT = re.compile(r"\[agent (\d+)\]")
 """How a log names its rank: pods of a Job without indexes agree on theirs."""
 _PROGRESS_INTERVAL = 5.0
-"""Seconds between two lines of progress in a pipe."""
+"""Seconds between two lines of a training's progress in a pipe."""
+_ACTIVITY_INTERVAL = 30.0
+"""The same for lines of what another phase is doing."""
 
 
 @dataclass
@@ -61,6 +63,7 @@ class Screen:
             expand=True,
         )
         self._table: RenderableType | None = None
+        self._next_activity = 0.0
         self._live = Live(
             console=console,
             transient=True,
@@ -105,9 +108,15 @@ class Screen:
         self._table = Padding(table, (0, 0, 0, _NAME_WIDTH + 3))
 
     def now(self, text: str) -> None:
-        """Shows what the phase is doing on the moving line."""
+        """Shows what the phase is doing: on the moving line, or in a pipe now and then on one of
+        its own.
+        """
+        activity = " ".join(text.split())
         for task in self._bottom.task_ids:
-            self._bottom.update(task, now=" ".join(text.split()))
+            self._bottom.update(task, now=activity)
+        if not self.console.is_terminal and time.monotonic() >= self._next_activity:
+            self._next_activity = time.monotonic() + _ACTIVITY_INTERVAL
+            self.remark(activity)
 
     def remark(self, text: str, style: str = "dim") -> None:
         """Prints a lasting line for the running phase, indented to the column of the phases'
@@ -121,6 +130,7 @@ class Screen:
     def phase(self, name: str) -> Iterator[Phase]:
         """Times a phase and prints its line when it ends; the line shows whether it failed."""
         task, started = self._bottom.add_task(name, total=None, now=""), time.monotonic()
+        self._next_activity = started + _ACTIVITY_INTERVAL
         phase = Phase(name)
         mark = "[red]✗[/]"
         try:
