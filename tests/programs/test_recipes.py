@@ -1,8 +1,8 @@
 """PaddleFormers by a job.yaml that says nothing of how it resumes: two pods, with a rank killed
-behind its second checkpoint, as people run it.
+behind its second checkpoint, undisturbed, and with a truncated checkpoint, as people run it.
 
-Its environment takes a minute to make, once, and 1.3 GB. `make test` runs it with one kill,
-`make test-programs` also undisturbed and with a truncated checkpoint.
+Its environment has 1.3 GB, which on a new machine takes minutes to make: `make test-programs` runs
+these.
 """
 
 import os
@@ -18,8 +18,10 @@ from rehearsed import Rehearsal
 
 PROJECT = Path(__file__).parents[2]
 PADDLEFORMERS = PROJECT / "examples" / "llama"
-pytestmark = pytest.mark.slow
-programs = pytest.mark.skipif("PROGRAMS" not in os.environ, reason="make test-programs runs these")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif("PROGRAMS" not in os.environ, reason="make test-programs runs these"),
+]
 STEP = re.compile(r"- loss: ([\d.eE+-]+), learning_rate: ([\d.eE+-]+), global_step: (\d+),")
 
 
@@ -65,7 +67,6 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[int, tuple[str
     return steps
 
 
-@programs
 @pytest.mark.parametrize("truncated", [False, True])
 def test_paddleformers_resumes_at_the_undisturbed_runs_step_loss_and_rate(
     undisturbed: dict[int, tuple[str, str]], tmp_path: Path, truncated: bool
