@@ -94,11 +94,11 @@ def run(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Call
     Fails if the command asks AWS or the cluster for more than its users (tests/aws/commands.yaml)
     are granted.
     """
-    from paddle_aws.operations.cluster import cluster
+    from paddle_aws.operations.cluster import cluster_api
     from paddle_aws.operations.jobs.watch import waiting
     from paddle_aws.operations.main import app
 
-    monkeypatch.setattr(cluster, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(cluster_api, "FIRST_PAUSE", 0.01)
     monkeypatch.setattr(waiting, "GLANCE", 0.05)
     monkeypatch.delenv("COLUMNS", raising=False)
 

@@ -181,7 +181,7 @@ def test_a_server_that_is_away_for_a_while_ends_no_follow(
     run: Run, api: JobController, training: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server is away for longer than one request keeps trying."""
-    monkeypatch.setattr("paddle_aws.operations.cluster.cluster.NOTICED", 0.0)
+    monkeypatch.setattr("paddle_aws.operations.cluster.cluster_api.REPORT_AFTER", 0.0)
 
     def back() -> None:
         for pod in pods(api):

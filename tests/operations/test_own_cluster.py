@@ -23,7 +23,7 @@ from aws_api import AwsApi, Parameters, Refused
 from commands import Run
 from kubernetes_api import kubeconfig
 
-from paddle_aws.operations.cluster.cluster import Cluster
+from paddle_aws.operations.cluster.cluster_api import ClusterApi
 from paddle_aws.operations.main import app
 
 pytestmark = pytest.mark.slow
@@ -74,7 +74,7 @@ def test_each_team_has_a_kubeconfig_that_is_merged_and_never_shown(
     del config["clusters"][0]["cluster"]["certificate-authority-data"]
     (tmp_path / "readable").write_text(yaml.safe_dump(config))
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "readable"))
-    assert Cluster().aws
+    assert ClusterApi().aws
 
     secrets["tutorial/kubeconfig/trainer"] = secrets.pop(OPERATORS)
     done = run("kubeconfig", str(CONFIG), "--file", str(file), "--team", "trainer")

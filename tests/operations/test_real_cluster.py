@@ -31,7 +31,7 @@ from job_controller import ended_status
 from kubernetes_api import kubeconfig
 
 from k8s_charts import yaml_documents
-from paddle_aws.operations.cluster.cluster import ApiError, Cluster, NotInstalled, Object
+from paddle_aws.operations.cluster.cluster_api import ApiError, ClusterApi, NotInstalled, Object
 from paddle_aws.operations.errors import BadInput, Unreachable
 from paddle_aws.operations.jobs import ending
 
@@ -54,8 +54,8 @@ def soon(true: Callable[[], Any], seconds: float = 60) -> Any:
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Cluster:
-    return Cluster(say=print)
+def cluster() -> ClusterApi:
+    return ClusterApi(say=print)
 
 
 def golden(file: Path) -> list[Object]:
@@ -63,7 +63,7 @@ def golden(file: Path) -> list[Object]:
 
 
 @pytest.fixture(scope="module")
-def namespace(cluster: Cluster) -> Iterator[str]:
+def namespace(cluster: ClusterApi) -> Iterator[str]:
     """A namespace as the charts make it, including Pod Security's `restricted` and the service
     accounts.
     """
@@ -86,7 +86,7 @@ def namespace(cluster: Cluster) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def paddle_job_kind(cluster: Cluster) -> Iterator[None]:
+def paddle_job_kind(cluster: ClusterApi) -> Iterator[None]:
     """Installs the definition of PaddleJob if the cluster has none of its own."""
     definition = next(
         d for file in GOLDEN for d in golden(file) if d["kind"] == "CustomResourceDefinition"
@@ -126,7 +126,7 @@ def moved(document: Object, namespace: str) -> Object:
     return clone
 
 
-def dry_run(cluster: Cluster, document: Object) -> Object:
+def dry_run(cluster: ClusterApi, document: Object) -> Object:
     """Returns what the server would make of the document."""
     query = {"fieldManager": "test", "fieldValidation": "Strict", "dryRun": "All", "force": "true"}
     headers = {"Content-Type": "application/apply-patch+yaml"}
@@ -161,7 +161,7 @@ def pods(document: Object) -> Iterator[Object]:
 
 @pytest.mark.parametrize("file", GOLDEN, ids=lambda file: file.stem)
 def test_the_server_takes_every_manifest_and_lets_every_pod_in(
-    cluster: Cluster, namespace: str, paddle_job_kind: None, file: Path
+    cluster: ClusterApi, namespace: str, paddle_job_kind: None, file: Path
 ) -> None:
     """The server admits a Job whatever its pods are: only a pod shows what Pod Security makes of
     it.
@@ -195,7 +195,7 @@ def words(namespace: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     return folder
 
 
-def end(cluster: Cluster, namespace: str, component: str, code: int) -> None:
+def end(cluster: ClusterApi, namespace: str, component: str, code: int) -> None:
     """Writes the statuses that a kubelet would give a component's pending pods once their
     containers have ended.
     """
@@ -229,7 +229,7 @@ def state(run: Run) -> dict[str, Any]:
 
 
 def test_a_job_from_its_submission_to_its_end(
-    run: Run, cluster: Cluster, namespace: str, words: Path
+    run: Run, cluster: ClusterApi, namespace: str, words: Path
 ) -> None:
     def reached(expected: str, component: str = "") -> dict[str, Any]:
         """Ends the component's pods with 0. Returns the job's status once it has the wanted state
@@ -277,7 +277,7 @@ HANDLE = "fs-0123456789abcdef0::fsap-0123456789abcdef0"
 
 
 @pytest.fixture
-def deployer(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Path]:
+def deployer(cluster: ClusterApi, namespace: str, tmp_path: Path) -> Iterator[Path]:
     """A kubeconfig of a member of the deployers' group, with the rights of deployers.yaml in the
     tests' namespace.
     """
@@ -317,10 +317,10 @@ def deployer(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[Path]
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
 def test_a_deployer_may_do_nothing_else(
-    cluster: Cluster, namespace: str, deployer: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: ClusterApi, namespace: str, deployer: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(deployer))
-    somebody = Cluster()
+    somebody = ClusterApi()
     volume: Object = {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
@@ -373,7 +373,7 @@ def test_a_deployer_may_do_nothing_else(
 
 
 def test_somebody_elses_change_is_not_overwritten(
-    run: Run, cluster: Cluster, namespace: str, words: Path
+    run: Run, cluster: ClusterApi, namespace: str, words: Path
 ) -> None:
     submitting = submission()
     soon(lambda: end(cluster, namespace, "data", 65) or submitting.poll() is not None)

@@ -21,7 +21,7 @@ from saved_pass import save_model, save_pass
 from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import documents
 from k8s_charts.spec import TrainingJob
-from paddle_aws.operations.cluster.cluster import Cluster
+from paddle_aws.operations.cluster.cluster_api import ClusterApi
 from paddle_aws.operations.errors import Failed
 from paddle_aws.operations.jobs.volume import access as volume_access
 from paddle_aws.operations.jobs.volume import transfer as volume_transfer
@@ -471,7 +471,7 @@ def test_nothing_outside_of_the_jobs_folder_is_listed_or_read(
     (tmp_path / "volume" / "secret").write_text("x")
     for name, target in (("circle", "."), ("out", tmp_path), ("self", "self")):
         (job.root / name).symlink_to(target)
-    with volume_access.mount_volume(Cluster(), "words", "paddle", write=False) as volume:
+    with volume_access.mount_volume(ClusterApi(), "words", "paddle", write=False) as volume:
         assert not [
             file["name"] for file in volume.files("") if not file["name"].startswith("output/")
         ]

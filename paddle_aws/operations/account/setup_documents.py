@@ -6,7 +6,7 @@ from pathlib import Path
 import yaml
 
 from k8s_charts.deployed import ClusterOutputs
-from paddle_aws.operations.cluster.cluster import Object
+from paddle_aws.operations.cluster.cluster_api import Object
 from paddle_aws.operations.errors import BadInput
 from paddle_aws.stacks.cluster_spec import ClusterSpec, most_vcpus
 

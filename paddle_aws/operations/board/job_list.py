@@ -17,7 +17,7 @@ from paddle_node.contract import Variable
 
 from paddle_aws.operations.board.job_page import JobPage
 from paddle_aws.operations.board.site import NOT_FOUND, Answer, Query, as_json, static
-from paddle_aws.operations.cluster.cluster import ApiError, Cluster
+from paddle_aws.operations.cluster.cluster_api import ApiError, ClusterApi
 from paddle_aws.operations.jobs.objects.job_objects import collection, template, variable
 from paddle_aws.operations.jobs.progress import training_progress
 from paddle_aws.operations.jobs.progress.training_progress import Goodput, TrainingProgress
@@ -44,7 +44,7 @@ class JobList:
     jobs' folders are unmounted.
     """
 
-    def __init__(self, cluster: Cluster, namespace: str, usd_per_hour: float | None) -> None:
+    def __init__(self, cluster: ClusterApi, namespace: str, usd_per_hour: float | None) -> None:
         self._cluster, self._namespace, self._usd_per_hour = cluster, namespace, usd_per_hour
         self._pages: dict[str, JobPage] = {}
         self._opening: dict[str, Lock] = {}

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from paddle_aws.operations.cluster.cluster import MARK
+from paddle_aws.operations.cluster.cluster_api import CONTEXT_MARK
 from paddle_aws.operations.errors import BadInput
 from paddle_aws.settings import file as settings_file
 
@@ -32,7 +32,7 @@ def merge(path: Path, entry: Entry, alias: str | None) -> str:
     config = _read(path)
     context = alias or entry.name
     # An address alone does not say that a self-managed cluster runs in AWS.
-    mark = {"name": MARK, "extension": {"provider": "aws"}}
+    mark = {"name": CONTEXT_MARK, "extension": {"provider": "aws"}}
     names = {"cluster": entry.name, "user": entry.name}
     entries: dict[str, tuple[str, dict[str, Any]]] = {
         "clusters": (entry.name, {"cluster": entry.cluster}),

@@ -8,21 +8,23 @@ from pathlib import Path
 import yaml
 
 
-def every(kind: str, message: str, *, aws: bool, **facts: str) -> list[str]:
+def list_sentences(kind: str, message: str, *, aws: bool, **facts: str) -> list[str]:
     """Returns the sentences of a kind's rules for a message, one for each distinct thing that a
     rule finds in it. `aws`: the cluster runs in AWS.
     """
     reasons = [
-        _choose_sentence(sentence, aws).format(*map(short, match.groups("")), **facts)
+        _choose_sentence(sentence, aws).format(*map(shorten, match.groups("")), **facts)
         for rule, sentence in _rules()[kind].items()
         for match in re.finditer(rule, message, re.IGNORECASE | re.DOTALL)
     ]
     return list(dict.fromkeys(reasons))
 
 
-def first(kind: str, message: str, otherwise: str, *, aws: bool = False, **facts: str) -> str:
+def first_sentence(
+    kind: str, message: str, otherwise: str, *, aws: bool = False, **facts: str
+) -> str:
     """Returns the sentence of the first rule that fits, or `otherwise`."""
-    return next(iter(every(kind, message, aws=aws, **facts)), otherwise)
+    return next(iter(list_sentences(kind, message, aws=aws, **facts)), otherwise)
 
 
 def _choose_sentence(sentence: str | Mapping[str, str], aws: bool) -> str:
@@ -37,7 +39,7 @@ def _rules() -> dict[str, dict[str, str | dict[str, str]]]:
     return rules
 
 
-def short(text: str, width: int = 240) -> str:
+def shorten(text: str, width: int = 240) -> str:
     """Returns one line of at most `width`, without what would move the cursor: a program may have
     written the text.
     """

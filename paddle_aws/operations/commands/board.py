@@ -14,7 +14,7 @@ from paddle_aws.operations.account.locks.locked_prices import node_hour
 from paddle_aws.operations.board.job_list import JobList
 from paddle_aws.operations.board.job_page import JobPage
 from paddle_aws.operations.board.site import Page, Site
-from paddle_aws.operations.cluster.cluster import Cluster
+from paddle_aws.operations.cluster.cluster_api import ClusterApi
 from paddle_aws.operations.errors import BadInput, cli_errors
 from paddle_aws.operations.jobs.backend import backend, is_rehearsal
 from paddle_aws.operations.options import (
@@ -60,7 +60,7 @@ def board(
             if evaluate:
                 raise BadInput("--evaluate measures one job: name it: `paddle-aws board JOB`")
             where = namespace or DEFAULT_NAMESPACE
-            with JobList(Cluster(context, say), where, node_hour()) as jobs:
+            with JobList(ClusterApi(context, say), where, node_hour()) as jobs:
                 serve(jobs, f"the jobs of namespace {where} are shown", port, browser)
         run = backend(job or DEFAULT, namespace, context, rehearsal)
         score = run.evaluate().model_dump(by_alias=True) if evaluate else None

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from paddle_aws.operations.cluster.cluster import Cluster
+from paddle_aws.operations.cluster.cluster_api import ClusterApi
 from paddle_aws.operations.errors import BadInput, cli_errors
 from paddle_aws.operations.jobs import removal
 from paddle_aws.operations.jobs.job_argument import resolve_job
@@ -29,7 +29,7 @@ def delete(
         "interrupted: some of the job's objects may be gone; run it again to remove the rest"
     ):
         which = resolve_job(job, namespace)
-        cluster = Cluster(context, say)
+        cluster = ClusterApi(context, say)
         running = removal.list_running(cluster, which.name, which.namespace)
         if running and not force:
             raise BadInput(

@@ -12,7 +12,7 @@ from paddle_aws.operations.account.access import eks, team_secret
 from paddle_aws.operations.account.access import tunnel as tunnels
 from paddle_aws.operations.account.access.team_secret import Team
 from paddle_aws.operations.account.aws import check_account
-from paddle_aws.operations.cluster import cluster, kubeconfig_file
+from paddle_aws.operations.cluster import cluster_api, kubeconfig_file
 from paddle_aws.operations.cluster.kubeconfig_file import Entry
 from paddle_aws.operations.errors import BadInput, cli_errors
 from paddle_aws.operations.options import CLUSTER, Config
@@ -63,7 +63,7 @@ def kubeconfig(
         spec = load_cluster(config)
         check_account(spec.account, spec.region)
         entry, public = _entry(spec, team)
-        path = file or Path(cluster.kubeconfig().split(":")[0])
+        path = file or Path(cluster_api.kubeconfig().split(":")[0])
         if tunnel and not spec.cluster.has_tunnel:
             whose = (
                 "its endpoint is public"

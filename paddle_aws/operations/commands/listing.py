@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from paddle_aws.operations.cluster.cluster import Cluster
+from paddle_aws.operations.cluster.cluster_api import ClusterApi
 from paddle_aws.operations.errors import cli_errors
 from paddle_aws.operations.jobs.watch.job_listing import creation_time, list_jobs
 from paddle_aws.operations.jobs.watch.job_view import JobView
@@ -27,7 +27,7 @@ def listing(
     """
     with cli_errors():
         where = None if everywhere else (namespace or DEFAULT_NAMESPACE)
-        views = list_jobs(Cluster(context, say), where)
+        views = list_jobs(ClusterApi(context, say), where)
         if json:
             as_json([view.as_json() for view in views])
             return

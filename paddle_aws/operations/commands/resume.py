@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from paddle_aws.operations.cluster.cluster import Cluster
+from paddle_aws.operations.cluster.cluster_api import ClusterApi
 from paddle_aws.operations.errors import BadInput, cli_errors
 from paddle_aws.operations.jobs.ending import finish
 from paddle_aws.operations.jobs.job_source import JobSource
@@ -56,7 +56,7 @@ def resume(
         "interrupted: what runs on the cluster keeps running; `paddle-aws cancel` ends it"
     ):
         submission = Submission.load(JobSource.of(job_file, settings), outputs, image_file)
-        cluster = Cluster(context, say)
+        cluster = ClusterApi(context, say)
         submission.check(cluster, again=True)
         if from_pass is not None:
             if from_pass >= submission.job.passes:

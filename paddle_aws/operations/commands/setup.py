@@ -8,7 +8,7 @@ from paddle_node.contract import PROJECT, Label
 
 from k8s_charts.deployed import ClusterOutputs
 from paddle_aws.operations.account.setup_documents import documents
-from paddle_aws.operations.cluster.cluster import ApiError, Cluster
+from paddle_aws.operations.cluster.cluster_api import ApiError, ClusterApi
 from paddle_aws.operations.errors import BadInput, Failed, cli_errors
 from paddle_aws.operations.options import CLUSTER, OUTPUTS, Config, Context, Outputs
 from paddle_aws.operations.screen import say
@@ -52,7 +52,7 @@ def setup(
             )
         spec = load_cluster(config)
         if remove:
-            _remove(Cluster(context, say))
+            _remove(ClusterApi(context, say))
             return
         manifests = documents(spec, ClusterOutputs.load(outputs))
         if as_yaml:
@@ -60,7 +60,7 @@ def setup(
 
             typer.echo(yaml_documents.dump(manifests), nl=False)
             return
-        cluster = Cluster(context, say)
+        cluster = ClusterApi(context, say)
         for document in manifests:
             # Checks every kind before anything is changed.
             cluster.path(document)
@@ -89,7 +89,7 @@ def setup(
                 )
 
 
-def _remove(cluster: Cluster) -> None:
+def _remove(cluster: ClusterApi) -> None:
     for path in (POOLS, CLASSES):
         deadline = time.monotonic() + ENDED
         while left := [pool["metadata"]["name"] for pool in cluster.items(path, labels=OURS)]:

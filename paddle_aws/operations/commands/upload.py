@@ -11,7 +11,7 @@ from paddle_node.contract import SOURCES
 from k8s_charts.deployed import ClusterOutputs
 from paddle_aws.operations.account import bucket_upload
 from paddle_aws.operations.account.aws import client
-from paddle_aws.operations.cluster.cluster import Cluster
+from paddle_aws.operations.cluster.cluster_api import ClusterApi
 from paddle_aws.operations.errors import BadInput, cli_errors
 from paddle_aws.operations.jobs.job_argument import JobReference, resolve_job
 from paddle_aws.operations.jobs.job_source import JobSource
@@ -102,7 +102,7 @@ def _program(job_file: Path, context: str | None, outputs: Path) -> None:
             f"program.from is {submission.job.program.origin}: --program uploads one `from: "
             "folder` or `from: git`"
         )
-    bring_program(Cluster(context, say), submission)
+    bring_program(ClusterApi(context, say), submission)
 
 
 def _upload_to_volume(path: Path, job: JobReference, context: str | None) -> None:
@@ -112,7 +112,7 @@ def _upload_to_volume(path: Path, job: JobReference, context: str | None) -> Non
     size = sum(file.stat().st_size for file, _ in files)
     with (
         mount_volume(
-            Cluster(context, say), job.name, job.namespace, write=True, described=job.file
+            ClusterApi(context, say), job.name, job.namespace, write=True, described=job.file
         ) as volume,
         bucket_upload.bar(path.name, size) as progress,
     ):

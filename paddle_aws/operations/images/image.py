@@ -147,7 +147,7 @@ def _derive(runtime: ContainerRuntime, job: TrainingJob, base: str) -> None:
         output = "".join(notes)
         if sentence := (
             conflicts.sentence(output, job.chosen_paddle)
-            or reasons.first("install", output, "")
+            or reasons.first_sentence("install", output, "")
             or conflicts.fault(output)
         ):
             raise BadInput(sentence) from None

@@ -7,7 +7,7 @@ from typing import Self
 
 from pydantic import BaseModel, Field, ValidationError
 
-from paddle_aws.operations.cluster.cluster import Cluster, Object
+from paddle_aws.operations.cluster.cluster_api import ClusterApi, Object
 from paddle_aws.operations.errors import BadInput, Failed
 from paddle_aws.operations.jobs.objects.job_objects import (
     JOB_NAME,
@@ -54,7 +54,7 @@ class Evaluation(BaseModel, frozen=True):
 
 
 def measure(
-    cluster: Cluster, name: str, namespace: str, volume: AbstractContextManager[VolumeAccess]
+    cluster: ClusterApi, name: str, namespace: str, volume: AbstractContextManager[VolumeAccess]
 ) -> Evaluation:
     """Runs the evaluation Job; `volume` is not entered yet. Raises BadInput or Failed."""
     from k8s_charts.kinds import evaluation
@@ -78,7 +78,7 @@ def measure(
         remove(cluster, path)
 
 
-def _log(cluster: Cluster, document: Object, path: str) -> str:
+def _log(cluster: ClusterApi, document: Object, path: str) -> str:
     """Waits for the evaluation, and returns what its pod wrote once it has succeeded."""
     name, namespace = document["metadata"]["name"], document["metadata"]["namespace"]
     reported = ""

@@ -9,7 +9,7 @@ import json
 
 from paddle_node.contract import DATA_MANIFEST, Variable
 
-from paddle_aws.operations.cluster.cluster import Cluster, Object
+from paddle_aws.operations.cluster.cluster_api import ClusterApi, Object
 from paddle_aws.operations.jobs.objects.job_objects import has_ended, variable
 from paddle_aws.operations.jobs.objects.object_fields import condition
 from paddle_aws.operations.jobs.run import split
@@ -32,7 +32,7 @@ def bring_data(submission: Submission, follower: Follower) -> None:
         split(submission, follower)
 
 
-def set_passes_aside(cluster: Cluster, submission: Submission, from_pass: int) -> None:
+def set_passes_aside(cluster: ClusterApi, submission: Submission, from_pass: int) -> None:
     """Renames the passes after `from_pass`. Raises BadInput if that one is not complete."""
     job = submission.job
     with mount_volume(cluster, job.name, job.namespace, write=True, described=submission) as volume:
@@ -46,7 +46,7 @@ def set_passes_aside(cluster: Cluster, submission: Submission, from_pass: int) -
                 say(f"pass {pass_.number} is set aside as {job.name}/output/{place}")
 
 
-def _has_own_shards(cluster: Cluster, submission: Submission) -> bool:
+def _has_own_shards(cluster: ClusterApi, submission: Submission) -> bool:
     """Returns whether the shards are this job's own; False if they have to be split, or are being
     split right now.
     """

@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from paddle_aws.operations.cluster.cluster import NOTICED, Cluster, Object
+from paddle_aws.operations.cluster.cluster_api import REPORT_AFTER, ClusterApi, Object
 from paddle_aws.operations.errors import Failed, OperationError
 from paddle_aws.operations.jobs.objects.job_objects import (
     CANCELLED,
@@ -41,13 +41,13 @@ LOOK = 0.5
 """Seconds between two looks at an object that is being deleted."""
 
 
-def list_running(cluster: Cluster, name: str, namespace: str) -> dict[str, str]:
+def list_running(cluster: ClusterApi, name: str, namespace: str) -> dict[str, str]:
     """Returns the paths, by name, of the job's Jobs and PaddleJobs that have not ended."""
     runs_ = runs(cluster, namespace, selector(name))
     return {run["metadata"]["name"]: path(run) for run in runs_ if not has_ended(run)}
 
 
-def end_running(cluster: Cluster, name: str, namespace: str) -> list[str]:
+def end_running(cluster: ClusterApi, name: str, namespace: str) -> list[str]:
     """Deletes the Jobs that run, waits until their pods are gone, and returns the Jobs' names.
 
     Marks the job's other Jobs, such as the data job that has ended: nothing else is left to say
@@ -66,7 +66,7 @@ def end_running(cluster: Cluster, name: str, namespace: str) -> list[str]:
     return list(runs_)
 
 
-def remove_all(cluster: Cluster, name: str, namespace: str) -> list[str]:
+def remove_all(cluster: ClusterApi, name: str, namespace: str) -> list[str]:
     """Deletes every object of the job and returns them as kind/name.
 
     Waits for claim and volume: a claim that is being deleted takes a new submission's changes, and
@@ -94,7 +94,7 @@ def remove_all(cluster: Cluster, name: str, namespace: str) -> list[str]:
     return ["/".join(place.split("/")[-2:]) for place in gone]
 
 
-def _its(cluster: Cluster, collection: str, name: str) -> list[tuple[str, Object]]:
+def _its(cluster: ClusterApi, collection: str, name: str) -> list[tuple[str, Object]]:
     """Returns the job's objects in a collection, with their paths."""
     return [
         (f"{collection}/{document['metadata']['name']}", document)
@@ -102,7 +102,7 @@ def _its(cluster: Cluster, collection: str, name: str) -> list[tuple[str, Object
     ]
 
 
-def _volumes(cluster: Cluster, name: str, namespace: str) -> list[tuple[str, Object]]:
+def _volumes(cluster: ClusterApi, name: str, namespace: str) -> list[tuple[str, Object]]:
     """Returns the job's volumes. They have no namespace: one of an equally named job in another
     namespace is not ours.
     """
@@ -114,7 +114,7 @@ def _volumes(cluster: Cluster, name: str, namespace: str) -> list[tuple[str, Obj
     ]
 
 
-def remove(cluster: Cluster, place: str) -> None:
+def remove(cluster: ClusterApi, place: str) -> None:
     """Deletes an object and waits until it is gone, its pods before it. Says so if that takes
     long.
     """
@@ -142,7 +142,7 @@ def remove(cluster: Cluster, place: str) -> None:
                 "is gone"
             )
         # A running controller removes its finalizer before the second look.
-        if not reported and passed > (LOOK if holders else NOTICED):
+        if not reported and passed > (LOOK if holders else REPORT_AFTER):
             reported = True
             cluster.say(
                 f"{name} is not gone yet ({waits if holders else 'its pods end'}): waiting up to "

@@ -15,7 +15,7 @@ from typing import Any, Self
 from k8s_charts.spec import TrainingJob
 from paddle_aws.operations.account.aws import client
 from paddle_aws.operations.account.bucket_upload import bar, upload_files
-from paddle_aws.operations.cluster.cluster import Cluster
+from paddle_aws.operations.cluster.cluster_api import ClusterApi
 from paddle_aws.operations.errors import Failed, TimedOut, translate_errors
 from paddle_aws.operations.images.used_image import mark_used
 from paddle_aws.operations.jobs import rehearsal_backend, removal, trial
@@ -40,7 +40,7 @@ log: Say = logging.getLogger("paddle_aws").info
 class Run(SavedResults):
     """One job on one cluster; `submit` and `Run.find` return it."""
 
-    def __init__(self, cluster: Cluster, name: str, namespace: str, file: Path | None) -> None:
+    def __init__(self, cluster: ClusterApi, name: str, namespace: str, file: Path | None) -> None:
         """`file` describes the volume if the cluster has forgotten the job."""
         self.cluster, self.name, self.namespace, self.file = cluster, name, namespace, file
         self.follower = Follower(cluster, name, namespace)
@@ -62,7 +62,7 @@ class Run(SavedResults):
         raises Unreachable if there is none.
         """
         which = resolve_job(str(job), namespace)
-        return cls(Cluster(context, say), which.name, which.namespace, which.file)
+        return cls(ClusterApi(context, say), which.name, which.namespace, which.file)
 
     @translate_errors()
     def status(self) -> JobView:
@@ -141,7 +141,7 @@ def submit(
 
 def send(submission: Submission, context: str | None, say: Say, *, no_try: bool = False) -> Run:
     """Submits a loaded job; `no_try` skips the trial of its program on a few records."""
-    cluster = Cluster(context, say)
+    cluster = ClusterApi(context, say)
     submission.check(cluster)
     if not no_try:
         cluster.say(trial.try_first(submission.job, submission.file))
@@ -154,7 +154,7 @@ def send(submission: Submission, context: str | None, say: Say, *, no_try: bool 
     return run
 
 
-def bring_program(cluster: Cluster, submission: Submission) -> None:
+def bring_program(cluster: ClusterApi, submission: Submission) -> None:
     """Uploads the program's archive to the job's folder on the volume, unless it is there
     already.
     """
@@ -180,7 +180,7 @@ def bring_program(cluster: Cluster, submission: Submission) -> None:
     )
 
 
-def bring_data(cluster: Cluster, submission: Submission) -> None:
+def bring_data(cluster: ClusterApi, submission: Submission) -> None:
     """Uploads the job's local data file, if it has one, to where its data job reads it, unless this
     content is there already.
     """
@@ -202,7 +202,7 @@ def bring_data(cluster: Cluster, submission: Submission) -> None:
     )
 
 
-def bring_inputs(cluster: Cluster, submission: Submission) -> None:
+def bring_inputs(cluster: ClusterApi, submission: Submission) -> None:
     """Uploads the job's local input files to where its data job reads them, as `bring_data`."""
     from k8s_charts.kinds import data_job
 
@@ -272,7 +272,7 @@ def split(submission: Submission, follower: Follower) -> None:
     cluster.say(f"{what}: {submission.data_job['metadata']['name']} is done")
 
 
-def train(cluster: Cluster, submission: Submission) -> None:
+def train(cluster: ClusterApi, submission: Submission) -> None:
     """Starts the training."""
     rehearsal_backend.use_cluster()
     submission.apply(cluster, submission.rest())

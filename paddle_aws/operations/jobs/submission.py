@@ -12,7 +12,7 @@ from typing import Self
 
 from k8s_charts.deployed import Deployed
 from k8s_charts.spec import TrainingJob
-from paddle_aws.operations.cluster.cluster import Cluster, NotInstalled, Object
+from paddle_aws.operations.cluster.cluster_api import ClusterApi, NotInstalled, Object
 from paddle_aws.operations.errors import BadInput, Failed
 from paddle_aws.operations.jobs.early_checks import (
     check_data,
@@ -109,7 +109,7 @@ class Submission:
             else self.documents
         )
 
-    def check(self, cluster: Cluster, again: bool = False) -> None:
+    def check(self, cluster: ClusterApi, again: bool = False) -> None:
         """Raises BadInput if this cluster cannot take the job now; `again` allows a finished run to
         be repeated.
         """
@@ -131,7 +131,7 @@ class Submission:
                 cluster.path(document)
         self._check_runs(cluster, again)
 
-    def _check_runs(self, cluster: Cluster, again: bool) -> None:
+    def _check_runs(self, cluster: ClusterApi, again: bool) -> None:
         name, namespace = self.job.name, self.job.namespace
         before = [
             document["metadata"]["name"]
@@ -155,7 +155,7 @@ class Submission:
                     f"{job_arguments(name, namespace)}` forgets it"
                 )
 
-    def apply(self, cluster: Cluster, documents: list[Object]) -> None:
+    def apply(self, cluster: ClusterApi, documents: list[Object]) -> None:
         """Applies documents in order; an API server takes a moment to serve a newly defined
         kind.
         """
@@ -178,12 +178,12 @@ class Submission:
             names = ", ".join(dict.fromkeys(document["kind"] for document in documents))
             cluster.say(f"applied {len(documents)} objects to cluster {cluster.name}: {names}")
 
-    def _forget_environments(self, cluster: Cluster) -> None:
+    def _forget_environments(self, cluster: ClusterApi) -> None:
         for environment in runs(cluster, self.job.namespace, selector(self.job.name)):
             if component(environment) == "environment" and has_ended(environment):
                 remove(cluster, path(environment))
 
-    def data_jobs(self, cluster: Cluster) -> list[Object]:
+    def data_jobs(self, cluster: ClusterApi) -> list[Object]:
         """Returns this job's data Jobs that the cluster still has, including those of earlier job
         files.
         """
@@ -193,7 +193,7 @@ class Submission:
             if component(d) == "data"
         ]
 
-    def forget(self, cluster: Cluster, *, data: bool) -> None:
+    def forget(self, cluster: ClusterApi, *, data: bool) -> None:
         """Deletes this job's ended training, so that it can run again; with `data`, all its ended
         data Jobs instead. The next one splits again, and is the only one that says whose the shards
         are.

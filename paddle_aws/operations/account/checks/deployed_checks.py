@@ -20,7 +20,7 @@ from paddle_aws.operations.account.aws import every
 from paddle_aws.operations.account.check import Check, Findings, State
 from paddle_aws.operations.account.checks.version_checks import VersionChecks, refused_step
 from paddle_aws.operations.account.cluster_account import ClusterAccount
-from paddle_aws.operations.cluster.cluster import Cluster
+from paddle_aws.operations.cluster.cluster_api import ClusterApi
 from paddle_aws.operations.errors import BadInput, Failed
 from paddle_aws.operations.options import IMAGE_FILE
 from paddle_aws.stacks.cluster_spec import ClusterSpec
@@ -227,7 +227,7 @@ class DeployedChecks:
         yield TAG[status]
 
     def kubernetes(self) -> Findings:
-        cluster = Cluster()
+        cluster = ClusterApi()
         version = cluster.get("/version")
         if self._account.outputs.get("ClusterEndpoint", cluster.server).rstrip(
             "/"
@@ -240,7 +240,7 @@ class DeployedChecks:
         yield "ok", f"{cluster.server} answers, version {version.get('gitVersion', '?')}"
 
     def setup(self) -> Findings:
-        cluster = Cluster()
+        cluster = ClusterApi()
         outputs = self._account.outputs
         manifests = setup_documents.documents(
             self.spec,
@@ -272,7 +272,7 @@ class DeployedChecks:
         cuda, later = chosen.cuda(IMAGE_FILE), "each pod's own check tells before its attempt"
         nodes = [
             node
-            for node in Cluster().items("/api/v1/nodes")
+            for node in ClusterApi().items("/api/v1/nodes")
             if GPU in node["status"].get("capacity", ())
         ]
         if not nodes:

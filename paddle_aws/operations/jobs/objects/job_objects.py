@@ -10,7 +10,7 @@ from typing import Any
 from paddle_node.contract import PROJECT, Label, Variable
 
 from paddle_aws.operations.cluster import reasons
-from paddle_aws.operations.cluster.cluster import Cluster, Object
+from paddle_aws.operations.cluster.cluster_api import ClusterApi, Object
 from paddle_aws.operations.jobs.objects import paddle_job
 from paddle_aws.operations.jobs.objects.kind import JobPhase, Kind, Phase
 from paddle_aws.operations.jobs.objects.object_fields import condition, creation_time, label, moment
@@ -33,7 +33,7 @@ def pods(namespace: str | None) -> str:
     return collection("Pod", namespace)
 
 
-def runs(cluster: Cluster, namespace: str | None, labels: str = PART_OF) -> list[Object]:
+def runs(cluster: ClusterApi, namespace: str | None, labels: str = PART_OF) -> list[Object]:
     """Returns the Jobs, and the PaddleJobs if their operator is installed, each with its kind,
     which a list leaves out.
     """
@@ -114,7 +114,7 @@ def _read_phase(job: Mapping[str, Any], running: bool, refused: str) -> JobPhase
         phase, reason = "done", ""
     elif failed:
         message = ": ".join(filter(None, (failed.get("reason"), failed.get("message"))))
-        phase, reason = "failed", reasons.first("failed", message, message)
+        phase, reason = "failed", reasons.first_sentence("failed", message, message)
     elif spec.get("suspend"):
         phase, reason = "suspended", "it waits for its queue, or was suspended"
     return JobPhase(phase, reason, finished, spec, status)

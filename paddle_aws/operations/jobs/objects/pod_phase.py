@@ -13,7 +13,7 @@ from typing import Any
 from paddle_node.contract import ExitCode
 
 from paddle_aws.operations.cluster import reasons
-from paddle_aws.operations.cluster.reasons import short
+from paddle_aws.operations.cluster.reasons import shorten
 from paddle_aws.operations.jobs.objects import paddle_job
 from paddle_aws.operations.jobs.objects.job_objects import component
 from paddle_aws.operations.jobs.objects.object_fields import SEEN, condition, seconds_old
@@ -115,16 +115,18 @@ def _scheduling(pod: Pod, events: Sequence[Event], aws: bool) -> PodPhase | None
             return PodPhase(
                 "waiting", f"a node is made for it, {node[0]}; it has waited for {since}"
             )
-        reason = reasons.first(
-            "no_node_made", message, short(message), aws=aws, resources=resources_of(pod)
+        reason = reasons.first_sentence(
+            "no_node_made", message, shorten(message), aws=aws, resources=resources_of(pod)
         )
         return PodPhase("waiting", reason)
     if not (message := str(unscheduled.get("message", ""))):
         return PodPhase("waiting", "no node can take it, and the scheduler does not say why yet")
     where = " in cluster.yaml" if aws else ""
-    causes = reasons.every("no_room", message, aws=aws, resources=resources_of(pod), where=where)
-    otherwise = f"no node can take it: {'; '.join(causes or [short(message)])}"
-    return PodPhase("waiting", reasons.first("not_scheduled", message, otherwise, aws=aws))
+    causes = reasons.list_sentences(
+        "no_room", message, aws=aws, resources=resources_of(pod), where=where
+    )
+    otherwise = f"no node can take it: {'; '.join(causes or [shorten(message)])}"
+    return PodPhase("waiting", reasons.first_sentence("not_scheduled", message, otherwise, aws=aws))
 
 
 def _making_containers(containers: Iterable[Container], aws: bool) -> PodPhase | None:
@@ -136,8 +138,8 @@ def _making_containers(containers: Iterable[Container], aws: bool) -> PodPhase |
         if waiting.get("reason") in BROKEN_PULLS:
             image = container.get("image", "")
             cause = ": ".join(filter(None, (waiting["reason"], waiting.get("message"))))
-            otherwise = f"image {image} cannot be pulled: {short(cause)}"
-            reason = reasons.first("image", cause, otherwise, aws=aws, image=image)
+            otherwise = f"image {image} cannot be pulled: {shorten(cause)}"
+            reason = reasons.first_sentence("image", cause, otherwise, aws=aws, image=image)
             return PodPhase("waiting", reason)
         if waiting.get("reason") in NOT_CREATED:
             cause = waiting.get("message", waiting["reason"])
@@ -157,15 +159,15 @@ def _trouble_on_node(pod: Pod, events: Iterable[Event], aws: bool) -> PodPhase |
     last = max(troubles, key=time_of)
     message = str(last.get("message", ""))
     if last.get("reason") == SANDBOX_TROUBLE:
-        text = short(message)
+        text = shorten(message)
         otherwise = f"its node cannot make its sandbox: {text}"
-        return PodPhase("waiting", reasons.first("sandbox", message, otherwise, text=text))
+        return PodPhase("waiting", reasons.first_sentence("sandbox", message, otherwise, text=text))
     if component(pod) in paddle_job.COMPONENTS and paddle_job.waits_for_addresses(message):
         return PodPhase(
             "starting", "the PaddleJob operator writes its ConfigMap once every pod has an address"
         )
-    otherwise = f"its volume cannot be mounted: {short(message)}"
-    return PodPhase("waiting", reasons.first("mount", message, otherwise, aws=aws))
+    otherwise = f"its volume cannot be mounted: {shorten(message)}"
+    return PodPhase("waiting", reasons.first_sentence("mount", message, otherwise, aws=aws))
 
 
 def _pulling_or_unscheduled(pod: Pod) -> PodPhase:
@@ -204,8 +206,8 @@ def _failure(pod: Pod, containers: list[Container]) -> tuple[str, int | None]:
             return f"code {code} (signal 9, {memory})", code
         return ": ".join(filter(None, words)), code
     if status.get("reason") == "Evicted":
-        return f"its node evicted it: {short(str(status.get('message', '')))}", None
-    return short(
+        return f"its node evicted it: {shorten(str(status.get('message', '')))}", None
+    return shorten(
         str(status.get("message") or status.get("reason") or "it failed without a word")
     ), None
 
@@ -270,7 +272,7 @@ def last_words(ended: Mapping[str, Any], component: str) -> str:
     line = next((line for line in reversed(lines) if line.strip() and not is_noise(line)), "")
     if ended["exitCode"] == KILLED and (component != "trainer" or SOURCE.match(line)):
         return ""
-    return short(line)
+    return shorten(line)
 
 
 def time_of(event: Event) -> str:

@@ -10,8 +10,8 @@ from typing import Any
 from paddle_node.contract import ExitCode, Variable
 
 from paddle_aws.operations.cluster import reasons
-from paddle_aws.operations.cluster.cluster import Cluster, Object
-from paddle_aws.operations.cluster.reasons import short
+from paddle_aws.operations.cluster.cluster_api import ClusterApi, Object
+from paddle_aws.operations.cluster.reasons import shorten
 from paddle_aws.operations.jobs.objects import paddle_job
 from paddle_aws.operations.jobs.objects.job_objects import (
     INDEX,
@@ -145,7 +145,7 @@ def culprit(pods: Iterable[PodState]) -> PodState | None:
 
 
 def states(
-    cluster: Cluster, namespace: str, pods: Iterable[Object], jobs: Iterable[Object] = ()
+    cluster: ClusterApi, namespace: str, pods: Iterable[Object], jobs: Iterable[Object] = ()
 ) -> tuple[list[PodState], dict[str, str]]:
     """Returns the pods in words and, by a Job's name, why its pods are refused; asks for events
     only if either needs them.
@@ -196,4 +196,4 @@ def _lacks(job: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> bool:
 def refusal(message: str) -> str:
     """Returns the API server's refusal in words, and what to do about it."""
     text = message.removeprefix("Error creating: ")
-    return reasons.first("refused", text, f"its pods cannot be made: {short(text)}")
+    return reasons.first_sentence("refused", text, f"its pods cannot be made: {shorten(text)}")

@@ -11,7 +11,7 @@ from paddle_node.volume.attempts import Attempts
 from paddle_node.volume.goodput import Goodput
 
 from paddle_aws.operations.account.bucket_upload import AT_ONCE
-from paddle_aws.operations.cluster.reasons import short
+from paddle_aws.operations.cluster.reasons import shorten
 from paddle_aws.operations.jobs.progress.training_metrics import Pass, passes
 from paddle_aws.operations.jobs.volume.access import Volume
 
@@ -34,7 +34,7 @@ def read_attempts(volume: Volume, files: list[dict[str, Any]]) -> Attempts:
 def failure_of(record: Attempts) -> str:
     """Returns why the last run failed; empty if it did not, or that is not recorded."""
     outcome = record.last_outcome
-    return short(outcome.sentence, 1000) if outcome is not None and outcome.code else ""
+    return shorten(outcome.sentence, 1000) if outcome is not None and outcome.code else ""
 
 
 def goodput_of(record: Attempts) -> Goodput | None:

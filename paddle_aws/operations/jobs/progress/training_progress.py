@@ -9,7 +9,7 @@ from typing import Self
 
 from paddle_node.volume import goodput, pass_metrics
 
-from paddle_aws.operations.cluster.cluster import ApiError, Cluster
+from paddle_aws.operations.cluster.cluster_api import ApiError, ClusterApi
 from paddle_aws.operations.jobs.objects.job_objects import pods
 from paddle_aws.operations.jobs.objects.pod_state import PodState
 from paddle_aws.operations.screen import span
@@ -106,7 +106,7 @@ class TrainingProgress:
 
 
 def read_reports(
-    cluster: Cluster, namespace: str, pod_states: Iterable[PodState]
+    cluster: ClusterApi, namespace: str, pod_states: Iterable[PodState]
 ) -> tuple[TrainingProgress | None, Goodput | None]:
     """Returns the last report of trainer 0's running pod, with one request; None if none runs, or
     its program reports nothing.
@@ -116,7 +116,7 @@ def read_reports(
 
 
 def read_log(
-    cluster: Cluster, namespace: str, pod_states: Iterable[PodState]
+    cluster: ClusterApi, namespace: str, pod_states: Iterable[PodState]
 ) -> list[tuple[str, str]]:
     """Returns the last lines of trainer 0's newest pod, each with its time, with one request; none
     if there is no such pod, or it has no log.

@@ -20,7 +20,7 @@ import yaml
 from paddle_node.contract import DATA_MANIFEST
 
 from k8s_charts.pods.job_folder import MAKER
-from paddle_aws.operations.cluster.cluster import TRIES, ApiError, Cluster, Object
+from paddle_aws.operations.cluster.cluster_api import TRIES, ApiError, ClusterApi, Object
 from paddle_aws.operations.errors import BadInput, Failed, OperationError, Unreachable
 from paddle_aws.operations.jobs.job_source import JobSource
 from paddle_aws.operations.jobs.objects.job_objects import (
@@ -53,7 +53,7 @@ class Missing(BadInput, FileNotFoundError):
 class VolumeAccess:
     """The methods of server.Folder, for the folder that an inspection pod serves."""
 
-    def __init__(self, cluster: Cluster, job: str, namespace: str) -> None:
+    def __init__(self, cluster: ClusterApi, job: str, namespace: str) -> None:
         self._cluster, self._job = cluster, job
         self.pod, self.token = (
             f"{job[:40]}-volume-{secrets.token_hex(4)}",
@@ -120,7 +120,7 @@ Volume: TypeAlias = VolumeAccess | Folder
 
 @contextmanager
 def mount_volume(
-    cluster: Cluster,
+    cluster: ClusterApi,
     job: str,
     namespace: str,
     *,
@@ -162,7 +162,7 @@ def mount_volume(
             )
 
 
-def _wait_until_ready(cluster: Cluster, access: VolumeAccess, namespace: str) -> None:
+def _wait_until_ready(cluster: ClusterApi, access: VolumeAccess, namespace: str) -> None:
     deadline, reported = time.monotonic() + READY, ""
     while True:
         pod = cluster.find(access.path)
@@ -210,7 +210,7 @@ def _read(job: str, namespace: str, file: Path) -> Submission:
     return submission
 
 
-def _template(cluster: Cluster, job: str, namespace: str) -> Object | None:
+def _template(cluster: ClusterApi, job: str, namespace: str) -> Object | None:
     """Returns the pod template of the job's newest Job or PaddleJob on the cluster; None if none is
     left.
     """

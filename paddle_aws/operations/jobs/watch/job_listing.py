@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from paddle_aws.operations.cluster.cluster import Cluster, Object
+from paddle_aws.operations.cluster.cluster_api import ClusterApi, Object
 from paddle_aws.operations.jobs.objects.job_objects import (
     INSTANCE,
     PART_OF,
@@ -15,7 +15,7 @@ from paddle_aws.operations.jobs.objects.pod_state import pod_states
 from paddle_aws.operations.jobs.watch.job_view import JobView, build_view
 
 
-def list_jobs(cluster: Cluster, namespace: str | None) -> list[JobView]:
+def list_jobs(cluster: ClusterApi, namespace: str | None) -> list[JobView]:
     """Returns the jobs, the newest first; None: of all namespaces."""
     objects: dict[tuple[str, str], tuple[list[Object], list[Object]]] = {}
     for document in runs(cluster, namespace):

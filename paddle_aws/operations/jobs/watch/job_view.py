@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
-from paddle_aws.operations.cluster.cluster import Cluster, Object
+from paddle_aws.operations.cluster.cluster_api import ClusterApi, Object
 from paddle_aws.operations.errors import BadInput, Unreachable
 from paddle_aws.operations.jobs.objects.job_objects import (
     JobState,
@@ -169,7 +169,7 @@ def _describe(
     }
 
 
-def read_job(cluster: Cluster, name: str, namespace: str) -> JobView:
+def read_job(cluster: ClusterApi, name: str, namespace: str) -> JobView:
     """Returns the job as it is now, and how far its training is. Raises BadInput if the cluster has
     no job of that name.
     """
@@ -183,7 +183,7 @@ def read_job(cluster: Cluster, name: str, namespace: str) -> JobView:
     return replace(seen, progress=progress, goodput=goodput)
 
 
-def poll_job(cluster: Cluster, name: str, namespace: str) -> JobView:
+def poll_job(cluster: ClusterApi, name: str, namespace: str) -> JobView:
     """Returns the job as it is now, `gone` if the cluster has no job of that name."""
     # In this order: a Job ends after its pods.
     runs_ = runs(cluster, namespace, selector(name))

@@ -14,7 +14,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from json import dumps
 
-from paddle_aws.operations.cluster.cluster import AGAIN, TRIES, ApiError, Cluster, Lost, Outage
+from paddle_aws.operations.cluster.cluster_api import (
+    REOPEN_PAUSE,
+    TRIES,
+    ApiError,
+    ClusterApi,
+    Outage,
+    StreamLost,
+)
 from paddle_aws.operations.errors import BadInput, Unreachable
 from paddle_aws.operations.jobs.objects.job_objects import pods
 from paddle_aws.operations.jobs.objects.object_fields import moment
@@ -120,7 +127,7 @@ class Printer:
 
 
 def past(
-    cluster: Cluster, name: str, namespace: str, match: PodSelection, tail: int | None
+    cluster: ClusterApi, name: str, namespace: str, match: PodSelection, tail: int | None
 ) -> Iterator[Line]:
     """Yields what the pods have written so far, in order of time. Raises BadInput if no pod
     matches.
@@ -136,7 +143,7 @@ def past(
 
 
 def _read_pod(
-    cluster: Cluster,
+    cluster: ClusterApi,
     namespace: str,
     pod: PodState,
     tail: int | None,
@@ -185,7 +192,7 @@ def _read_pod(
                 raise
             if error.status == 404 or not follow:
                 return
-        except Lost:
+        except StreamLost:
             outage.end()
             cuts += 1
             if ended is None and cuts >= TRIES:
@@ -194,7 +201,7 @@ def _read_pod(
             if ended is None:
                 raise
             outage.wait(error)
-        time.sleep(AGAIN)
+        time.sleep(REOPEN_PAUSE)
 
 
 def follow_job(

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 
-from paddle_aws.operations.cluster.cluster import NOTICED, Cluster, Outage
+from paddle_aws.operations.cluster.cluster_api import REPORT_AFTER, ClusterApi, Outage
 from paddle_aws.operations.errors import Failed, JobFailed
 from paddle_aws.operations.jobs.objects.object_fields import seconds_old
 from paddle_aws.operations.jobs.objects.pod_state import PodState
@@ -24,7 +24,7 @@ lists per second.
 class Follower:
     """Polls a job, and reports what is new."""
 
-    def __init__(self, cluster: Cluster, name: str, namespace: str) -> None:
+    def __init__(self, cluster: ClusterApi, name: str, namespace: str) -> None:
         self.cluster, self.name, self.namespace = cluster, name, namespace
         self._reported: dict[str, tuple[str, str]] = {}
 
@@ -74,7 +74,7 @@ class Follower:
                 continue
             early = (
                 pod.phase == "starting"
-                and seconds_old({"metadata": {"creationTimestamp": pod.created}}) < NOTICED
+                and seconds_old({"metadata": {"creationTimestamp": pod.created}}) < REPORT_AFTER
             )
             if not early and self._is_new(pod.name, pod.phase, pod.reason):
                 new.append(pod)

@@ -35,13 +35,13 @@ FIRST_PAUSE = 0.25
 """Seconds before the second attempt, doubled before each further one, unless the server sets the
 pause.
 """
-LONGEST_ASKED = 60
+LONGEST_SERVER_PAUSE = 60
 """The longest pause in seconds that a server may ask for."""
 OUTAGE = 600.0
 """Seconds for which a server may be unreachable before a command that follows a job gives up."""
-NOTICED = 5.0
+REPORT_AFTER = 5.0
 """Seconds after which a delay is reported."""
-AGAIN = 0.2
+REOPEN_PAUSE = 0.2
 """Seconds before a stream that was cut off is reopened."""
 CONNECT, READ = 10.0, 60.0
 """Timeouts in seconds for a connection, and for an answer's next byte."""
@@ -51,8 +51,8 @@ NOT_ABOUT_RIGHTS = (
     r"exceeded quota|failed quota|being terminated|violates PodSecurity|admission webhook|usage per"
 )
 """What a 403 says if the cluster refuses the object, not the user."""
-ADMITTED = "the role or user has to be among cluster.yaml's administrators or deployers"
-MARK = "paddle-aws"
+ADMISSION_ADVICE = "the role or user has to be among cluster.yaml's administrators or deployers"
+CONTEXT_MARK = "paddle-aws"
 """The extension by which `paddle-aws kubeconfig` marks the contexts that it writes."""
 _AWS = re.compile(r"\.amazonaws\.com(\.cn)?$|\.api\.aws$|^arn:aws")
 """The name of an EKS endpoint, or of the context that the aws CLI writes for it."""
@@ -70,12 +70,12 @@ class NotInstalled(BadInput):
     """The cluster does not know the kind of object."""
 
 
-class Lost(Unreachable):
+class StreamLost(Unreachable):
     """A stream broke off before its end."""
 
 
-class Cluster:
-    """One cluster, as a kubeconfig's context describes it."""
+class ClusterApi:
+    """The API of one cluster, as a kubeconfig's context describes it."""
 
     def __init__(
         self, context: str | None = None, say: Callable[[str], None] = lambda text: None
@@ -85,7 +85,7 @@ class Cluster:
         self.name = context or _entry(context).get("name") or self.server
         self.aws = _in_aws(self._client, context)
         """Whether it is known to run in AWS: advice about AWS helps nobody else."""
-        self.away = False
+        self.outage_reported = False
         """Whether the user has been told that the server does not answer."""
         self._lock = threading.Lock()
         self._plurals: dict[str, dict[str, tuple[str, bool]]] = {}
@@ -136,7 +136,7 @@ class Cluster:
                 if "/" not in resource["name"]
             }
         if kind not in self._plurals[version]:
-            advice = reasons.first(
+            advice = reasons.first_sentence(
                 "unknown_kind",
                 version,
                 "install what defines it first, or take another setting in job.yaml",
@@ -226,7 +226,7 @@ class Cluster:
             for line in answer:
                 yield line.rstrip(b"\n")
         except (HTTPError, OSError) as error:
-            raise Lost(str(self._away(error))) from None
+            raise StreamLost(str(self._describe_outage(error))) from None
         finally:
             with contextlib.suppress(Exception):
                 answer.close()
@@ -256,7 +256,7 @@ class Cluster:
             raise_on_status=False,
             backoff_factor=FIRST_PAUSE,
             backoff_jitter=FIRST_PAUSE,
-            retry_after_max=LONGEST_ASKED,
+            retry_after_max=LONGEST_SERVER_PAUSE,
         )
         more |= {
             "retries": retry,
@@ -277,7 +277,7 @@ class Cluster:
                     method, url, headers=sent, **more
                 )
             except MaxRetryError as error:
-                raise self._away(error.reason) from None
+                raise self._describe_outage(error.reason) from None
             if answer.status < 300:
                 return answer
             if answer.status != 401 or renewed:
@@ -289,7 +289,7 @@ class Cluster:
                     self._client = _client(self._context)
         raise AssertionError("unreachable")
 
-    def _away(self, reason: Exception | None) -> Unreachable:
+    def _describe_outage(self, reason: Exception | None) -> Unreachable:
         where = f"cluster {self.name} ({self.server})"
         if isinstance(reason, SSLError):
             return Unreachable(f"{where} shows a certificate that is not trusted: {reason}")
@@ -315,11 +315,11 @@ class Cluster:
             if self.aws:
                 advice = (
                     "log in to AWS again, or let `paddle-aws kubeconfig` rewrite the entry; "
-                    f"{ADMITTED}"
+                    f"{ADMISSION_ADVICE}"
                 )
             return Unreachable(f"cluster {self.name} does not know you (401): {advice}")
         if answer.status == 403:
-            advice = ADMITTED if self.aws else "its administrator grants that right"
+            advice = ADMISSION_ADVICE if self.aws else "its administrator grants that right"
             if re.search(NOT_ABOUT_RIGHTS, message):
                 return Unreachable(f"cluster {self.name} refuses (403): {message}")
             return Unreachable(f"cluster {self.name} refuses (403): {message}; {advice}")
@@ -333,12 +333,12 @@ class Outage:
     after the last answer.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterApi) -> None:
         self._cluster, self._since = cluster, 0.0
 
     def end(self) -> None:
         """Call when the server has answered: ends the outage."""
-        self._since, self._cluster.away = 0.0, False
+        self._since, self._cluster.outage_reported = 0.0, False
 
     def wait(self, error: Exception) -> None:
         """Pauses. Raises an error that waiting does not fix, or that has lasted too long."""
@@ -346,10 +346,10 @@ class Outage:
         self._since = self._since or now
         if not isinstance(error, Unreachable) or now - self._since > OUTAGE:
             raise error
-        if now - self._since > NOTICED and not self._cluster.away:
-            self._cluster.away = True
+        if now - self._since > REPORT_AFTER and not self._cluster.outage_reported:
+            self._cluster.outage_reported = True
             self._cluster.say(f"{error}; waiting for it, up to {OUTAGE / 60:.0f} minutes")
-        time.sleep(AGAIN)
+        time.sleep(REOPEN_PAUSE)
 
 
 def _client(context: str | None) -> Any:
@@ -430,5 +430,5 @@ def _in_aws(client: Any, context: str | None) -> bool:
     names = (urlsplit(settings.host).hostname, settings.tls_server_name, entry.get("name"))
     marks = entry.get("context", {}).get("extensions") or ()
     return any(_AWS.search(name or "") for name in names) or any(
-        mark.get("name") == MARK for mark in marks
+        mark.get("name") == CONTEXT_MARK for mark in marks
     )
