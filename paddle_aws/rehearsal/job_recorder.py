@@ -16,7 +16,7 @@ from paddle_aws.operations.jobs.objects import job_objects
 from paddle_aws.operations.jobs.objects.job_objects import JobState
 from paddle_aws.operations.jobs.objects.kind import Phase
 from paddle_aws.operations.jobs.objects.pod_state import PodState
-from paddle_aws.operations.jobs.rehearsal_backend import Record, not_begun
+from paddle_aws.operations.jobs.rehearsal_backend import Record, unstarted_job
 from paddle_aws.operations.jobs.watch.job_view import JobView
 from paddle_aws.rehearsal.pods.job import CANCELLED, ENDED, GLANCE, JobResult, Watcher, last_lines
 from paddle_aws.rehearsal.pods.manifests import AnyJob
@@ -103,7 +103,10 @@ class JobRecorder(Watcher):
         if self._job is not None and self._job.phase == "running":
             self._end_job(reason)
         if reason and (self._job is None or (self._part in _PARTS and self._job.phase == "done")):
-            self._part, self._job = "training", not_begun(self._record.view.name, "failed", reason)
+            self._part, self._job = (
+                "training",
+                unstarted_job(self._record.view.name, "failed", reason),
+            )
         self._record = replace(self._record, ended=datetime.now(UTC))
         self._write()
 

@@ -43,12 +43,12 @@ def test_a_mapping_is_a_job_like_a_file(tmp_path: Path, monkeypatch: pytest.Monk
         "data": {"source": "s3://a/b"},
         "environment": {"A": "1", "B": "true"},
     }
-    job = JobSource.of(settings).load()
+    job = JobSource.from_job(settings).load()
     Path("job.yaml").write_text(yaml.safe_dump(settings))
-    assert job.model_dump() == JobSource.of("job.yaml").load().model_dump()
-    assert JobSource.of("job.yaml", ["trainers=3"]).load().trainers == 3
+    assert job.model_dump() == JobSource.from_job("job.yaml").load().model_dump()
+    assert JobSource.from_job("job.yaml", ["trainers=3"]).load().trainers == 3
     with pytest.raises(SettingError, match="cannot be written as YAML"):
-        JobSource.of({"name": object()})
+        JobSource.from_job({"name": object()})
     with pytest.raises(paddle_aws.BadInput, match="trainers must be at least 1"):
         paddle_aws.try_(settings | {"trainers": 0})
     with pytest.raises(paddle_aws.BadInput, match="trainers must be at least 1"):
@@ -61,7 +61,7 @@ def test_each_command_takes_overrides(run: Run, folder: Path) -> None:
         assert done.code == 2 and "trainers must be at least 1" in done.err, (command, done.err)
     # It takes this process's place.
     words = rehearsal_run.command(
-        JobSource.of({"name": "words", "trainers": 0}),
+        JobSource.from_job({"name": "words", "trainers": 0}),
         volume="new",
         data=None,
         no_try=False,

@@ -33,7 +33,7 @@ from kubernetes_api import kubeconfig
 from k8s_charts import yaml_documents
 from paddle_aws.operations.cluster.cluster_api import ApiError, ClusterApi, NotInstalled, Object
 from paddle_aws.operations.errors import BadInput, Unreachable
-from paddle_aws.operations.jobs import ending
+from paddle_aws.operations.jobs import follow_up
 
 pytestmark = pytest.mark.cluster
 
@@ -183,7 +183,7 @@ def test_the_server_takes_every_manifest_and_lets_every_pod_in(
 @pytest.fixture
 def words(namespace: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a job of two trainers whose pods fit no node."""
-    monkeypatch.setattr(ending, "LOOK", 10.0)
+    monkeypatch.setattr(follow_up, "FIRST_LOOK", 10.0)
     job = {
         "name": f"words-{secrets.token_hex(2)}",
         "namespace": namespace,

@@ -16,7 +16,7 @@ from paddle_aws.operations.board.job_page import JobPage
 from paddle_aws.operations.board.site import Page, Site
 from paddle_aws.operations.cluster.cluster_api import ClusterApi
 from paddle_aws.operations.errors import BadInput, cli_errors
-from paddle_aws.operations.jobs.backend import backend, is_rehearsal
+from paddle_aws.operations.jobs.backend import choose_backend, is_rehearsal
 from paddle_aws.operations.options import (
     DEFAULT,
     DEFAULT_NAMESPACE,
@@ -62,7 +62,7 @@ def board(
             where = namespace or DEFAULT_NAMESPACE
             with JobList(ClusterApi(context, say), where, node_hour()) as jobs:
                 serve(jobs, f"the jobs of namespace {where} are shown", port, browser)
-        run = backend(job or DEFAULT, namespace, context, rehearsal)
+        run = choose_backend(job or DEFAULT, namespace, context, rehearsal)
         score = run.evaluate().model_dump(by_alias=True) if evaluate else None
         with run.volume() as volume:
             page = JobPage(run, volume, score, node_hour())

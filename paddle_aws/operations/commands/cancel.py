@@ -1,7 +1,7 @@
 """`paddle-aws cancel`: end a job's running pods."""
 
 from paddle_aws.operations.errors import cli_errors
-from paddle_aws.operations.jobs.backend import backend
+from paddle_aws.operations.jobs.backend import choose_backend
 from paddle_aws.operations.options import DEFAULT, Context, JobArgument, Namespace, OfRehearsal
 from paddle_aws.operations.screen import say
 
@@ -20,7 +20,7 @@ def cancel(
     Example: paddle-aws cancel quick-start
     """
     with cli_errors("interrupted: the pods may still be ending"):
-        run = backend(job, namespace, context, rehearsal)
+        run = choose_backend(job, namespace, context, rehearsal)
         ended = run.cancel()
         say(
             f"job {run.name} is ended ({', '.join(ended)})"

@@ -5,7 +5,7 @@ training.
 import typer
 
 from paddle_aws.operations.errors import cli_errors
-from paddle_aws.operations.jobs.backend import backend
+from paddle_aws.operations.jobs.backend import choose_backend
 from paddle_aws.operations.options import (
     DEFAULT,
     Context,
@@ -33,7 +33,7 @@ def evaluate(
     Example: paddle-aws evaluate quick-start
     """
     with cli_errors("interrupted: the evaluation's Job is removed, or ends on its own"):
-        evaluation = backend(job, namespace, context, rehearsal).evaluate()
+        evaluation = choose_backend(job, namespace, context, rehearsal).evaluate()
         if json:
             as_json(evaluation.model_dump(by_alias=True))
             return

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from paddle_aws.operations.errors import BadInput, cli_errors
-from paddle_aws.operations.jobs.backend import Backend, backend
+from paddle_aws.operations.jobs.backend import Backend, choose_backend
 from paddle_aws.operations.jobs.volume.access import BLOCK, Volume
 from paddle_aws.operations.jobs.watch import log_stream
 from paddle_aws.operations.jobs.watch.log_stream import Line, PodSelection
@@ -70,12 +70,12 @@ def logs(
     Example: paddle-aws logs quick-start --rank 0 --follow
     """
     with cli_errors("interrupted: the job keeps running"):
-        chosen = PodSelection(log_stream.ranks(rank), of)
+        chosen = PodSelection(log_stream.parse_ranks(rank), of)
         if volume is not None and (follow or of != "training"):
             raise BadInput(
                 f"--volume is {volume}: it reads what is there; leave --follow and --of out"
             )
-        where = backend(job, namespace, context, rehearsal)
+        where = choose_backend(job, namespace, context, rehearsal)
         show = log_stream.Printer(json, verbose)
         if volume is not None:
             _show_volume_logs(where, volume, chosen.ranks, tail, show)
@@ -106,7 +106,7 @@ def _past(
     if tail is None:
         yield from where.logs(chosen, tail)
         return
-    lines = [line for line in where.logs(chosen, tail * WIDER) if show.shows(line.text)]
+    lines = [line for line in where.logs(chosen, tail * WIDER) if show.is_shown(line.text)]
     number = Counter(line.who for line in lines)
     for line in lines:
         number[line.who] -= 1
@@ -147,7 +147,7 @@ def _lines(
     if tail is not None:
         # The last block of a longer log holds more lines than anybody asks for.
         last = volume.read(path, -min(size, BLOCK) if size else 0).decode(errors="replace")
-        lines = [line for line in last.splitlines() if show.shows(line)]
+        lines = [line for line in last.splitlines() if show.is_shown(line)]
         yield from lines[-tail or size :]
         return
     rest = b""

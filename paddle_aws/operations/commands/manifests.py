@@ -78,7 +78,7 @@ def manifests(
 
         if against is not None and not diff:
             raise BadInput(f"--against is {against}: it belongs to --diff")
-        job = JobSource.of(job_file, settings).load()
+        job = JobSource.from_job(job_file, settings).load()
         tell_recipe(job, say)
         deployed = Deployed.load(job, outputs, image_file)
         check_deployed(job, outputs)

@@ -60,7 +60,7 @@ def rehearse(
     """
     with cli_errors():
         words = rehearsal_run.command(
-            JobSource.of(job_file, settings),
+            JobSource.from_job(job_file, settings),
             volume=volume,
             data=data,
             no_try=no_try,

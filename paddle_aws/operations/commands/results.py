@@ -9,8 +9,8 @@ from paddle_node.volume.goodput import Goodput
 from paddle_aws.operations.account.bucket_upload import object_of
 from paddle_aws.operations.account.locks.locked_prices import node_hour
 from paddle_aws.operations.errors import BadInput, cli_errors
-from paddle_aws.operations.jobs.backend import backend
-from paddle_aws.operations.jobs.pass_results import PassResult, join
+from paddle_aws.operations.jobs.backend import choose_backend
+from paddle_aws.operations.jobs.pass_results import PassResult, join_passes
 from paddle_aws.operations.jobs.progress.run_record import (
     failure_of,
     goodput_of,
@@ -78,7 +78,7 @@ def results(
             object_of(to)
         if model and (download or json):
             raise BadInput("--model fetches the model alone: leave --download and --json out")
-        where = backend(job, namespace, context, rehearsal)
+        where = choose_backend(job, namespace, context, rehearsal)
         with where.volume() as volume:
             if model:
                 _, lines = fetch_model(volume, where.name, to)
@@ -87,7 +87,7 @@ def results(
                 return
             files = volume.files(OUTPUT)
             saved, outputs = saved_passes(volume, files), list_outputs(files)
-            passes = join(saved, read_passes(volume, files))
+            passes = join_passes(saved, read_passes(volume, files))
             attempts = read_attempts(volume, files)
             goodput, failure = goodput_of(attempts), failure_of(attempts)
             if json:

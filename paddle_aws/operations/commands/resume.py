@@ -6,10 +6,10 @@ import typer
 
 from paddle_aws.operations.cluster.cluster_api import ClusterApi
 from paddle_aws.operations.errors import BadInput, cli_errors
-from paddle_aws.operations.jobs.ending import finish
+from paddle_aws.operations.jobs.follow_up import follow_to_end
 from paddle_aws.operations.jobs.job_source import JobSource
-from paddle_aws.operations.jobs.kept_volume import bring_data, set_passes_aside
-from paddle_aws.operations.jobs.run import Run, bring_program, train
+from paddle_aws.operations.jobs.kept_volume import set_passes_aside, split_unless_kept
+from paddle_aws.operations.jobs.run import Run, start_training, upload_program
 from paddle_aws.operations.jobs.submission import Submission
 from paddle_aws.operations.options import (
     IMAGE_FILE,
@@ -55,7 +55,7 @@ def resume(
     with cli_errors(
         "interrupted: what runs on the cluster keeps running; `paddle-aws cancel` ends it"
     ):
-        submission = Submission.load(JobSource.of(job_file, settings), outputs, image_file)
+        submission = Submission.load(JobSource.from_job(job_file, settings), outputs, image_file)
         cluster = ClusterApi(context, say)
         submission.check(cluster, again=True)
         if from_pass is not None:
@@ -65,9 +65,9 @@ def resume(
                     f"(passes in {job_file})"
                 )
             set_passes_aside(cluster, submission, from_pass)
-        run = Run(cluster, submission.job.name, submission.job.namespace, submission.described)
-        bring_program(cluster, submission)
-        bring_data(submission, run.follower)
-        submission.forget(cluster, data=False)
-        train(cluster, submission)
-        finish(run, submission, wait=wait, follow=follow, verbose=verbose)
+        run = Run(cluster, submission.job.name, submission.job.namespace, submission.plain_job_file)
+        upload_program(cluster, submission)
+        split_unless_kept(submission, run.follower)
+        submission.delete_ended(cluster, data=False)
+        start_training(cluster, submission)
+        follow_to_end(run, submission, wait=wait, follow=follow, verbose=verbose)

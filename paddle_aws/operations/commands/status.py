@@ -6,7 +6,7 @@ import typer
 
 from paddle_aws.operations import screen
 from paddle_aws.operations.errors import cli_errors
-from paddle_aws.operations.jobs.backend import backend
+from paddle_aws.operations.jobs.backend import choose_backend
 from paddle_aws.operations.jobs.objects.job_objects import JobState
 from paddle_aws.operations.jobs.watch.job_view import JobView
 from paddle_aws.operations.options import (
@@ -33,7 +33,7 @@ def status(
     Example: paddle-aws status quick-start
     """
     with cli_errors():
-        view = backend(job, namespace, context, rehearsal).status()
+        view = choose_backend(job, namespace, context, rehearsal).status()
         if json:
             as_json(view.as_json())
         else:

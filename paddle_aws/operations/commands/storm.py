@@ -51,7 +51,7 @@ def storm(
     Example: paddle-aws storm job.yaml --faults kill-rank/1@step-7
     """
     with cli_errors():
-        source = JobSource.of(job_file, settings)
+        source = JobSource.from_job(job_file, settings)
         # -P: nothing in the user's folder may take the place of this project's modules.
         words = [sys.executable, "-P", "-m", "paddle_aws.storm", "--job", str(source.file)]
         words += source.words()

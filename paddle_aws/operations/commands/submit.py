@@ -12,9 +12,9 @@ from paddle_aws.operations.jobs.early_checks import (
     tell_recipe,
     tell_secrets,
 )
-from paddle_aws.operations.jobs.ending import finish
+from paddle_aws.operations.jobs.follow_up import follow_to_end
 from paddle_aws.operations.jobs.job_source import JobSource
-from paddle_aws.operations.jobs.run import send
+from paddle_aws.operations.jobs.run import submit_loaded
 from paddle_aws.operations.jobs.submission import Submission
 from paddle_aws.operations.options import (
     IMAGE_FILE,
@@ -62,15 +62,15 @@ def submit(
         "interrupted: what is on the cluster keeps running; run `paddle-aws submit` again to "
         "continue, or `paddle-aws cancel` to end it"
     ):
-        submission = Submission.load(JobSource.of(job_file, settings), outputs, image_file)
+        submission = Submission.load(JobSource.from_job(job_file, settings), outputs, image_file)
         tell_recipe(submission.job, say)
         tell_pod_security(submission.job, say)
         tell_secrets(submission.job, say)
         if dry_run:
             _print(submission)
             return
-        finish(
-            send(submission, context, say, no_try=no_try),
+        follow_to_end(
+            submit_loaded(submission, context, say, no_try=no_try),
             submission,
             wait=wait,
             follow=follow,

@@ -68,7 +68,7 @@ def trial(
             raise BadInput("--time-limit and --steps must be more than 0")
         if data is not None and not data.exists():
             raise BadInput(f"--data is {data}: there is no such file or folder")
-        job = JobSource.of(job_file, settings).load(fetch=True)
+        job = JobSource.from_job(job_file, settings).load(fetch=True)
         tell_recipe(job, say)
         inputs = check_inputs(job, job_file)
         if job.command is not None and data is None:

@@ -15,7 +15,7 @@ from paddle_aws.operations.cluster.cluster_api import ClusterApi
 from paddle_aws.operations.errors import BadInput, cli_errors
 from paddle_aws.operations.jobs.job_argument import JobReference, resolve_job
 from paddle_aws.operations.jobs.job_source import JobSource
-from paddle_aws.operations.jobs.run import bring_program
+from paddle_aws.operations.jobs.run import upload_program
 from paddle_aws.operations.jobs.submission import Submission
 from paddle_aws.operations.jobs.volume import transfer as volume_transfer
 from paddle_aws.operations.jobs.volume.access import mount_volume
@@ -96,13 +96,15 @@ def _program(job_file: Path, context: str | None, outputs: Path) -> None:
     """Uploads the program before kubectl applies manifests that `manifests` wrote; `submit` does
     this on its own.
     """
-    submission = Submission.load(JobSource.of(job_file), outputs, outputs.with_name("image.json"))
+    submission = Submission.load(
+        JobSource.from_job(job_file), outputs, outputs.with_name("image.json")
+    )
     if submission.job.program.archive is None:
         raise BadInput(
             f"program.from is {submission.job.program.origin}: --program uploads one `from: "
             "folder` or `from: git`"
         )
-    bring_program(ClusterApi(context, say), submission)
+    upload_program(ClusterApi(context, say), submission)
 
 
 def _upload_to_volume(path: Path, job: JobReference, context: str | None) -> None:
@@ -112,7 +114,7 @@ def _upload_to_volume(path: Path, job: JobReference, context: str | None) -> Non
     size = sum(file.stat().st_size for file, _ in files)
     with (
         mount_volume(
-            ClusterApi(context, say), job.name, job.namespace, write=True, described=job.file
+            ClusterApi(context, say), job.name, job.namespace, write=True, described_by=job.file
         ) as volume,
         bucket_upload.bar(path.name, size) as progress,
     ):

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from paddle_aws.operations.errors import cli_errors
-from paddle_aws.operations.jobs.backend import backend
+from paddle_aws.operations.jobs.backend import choose_backend
 from paddle_aws.operations.jobs.watch import waiting
 from paddle_aws.operations.options import DEFAULT, Context, JobArgument, Namespace, OfRehearsal
 from paddle_aws.operations.screen import say
@@ -28,5 +28,5 @@ def wait(
     Example: paddle-aws wait quick-start --timeout 120 && paddle-aws results quick-start
     """
     with cli_errors(f"interrupted: job {job} keeps running; `paddle-aws cancel` ends it"):
-        run = backend(job, namespace, context, rehearsal)
+        run = choose_backend(job, namespace, context, rehearsal)
         say(waiting.require_success(run.wait(None if timeout is None else timeout * 60)))

@@ -20,7 +20,7 @@ pass.
 """
 
 
-def backend(
+def choose_backend(
     argument: str, namespace: str | None, context: str | None, rehearsal: bool | None
 ) -> Backend:
     """Returns the backend for a command's JOB and options. Raises BadInput."""
@@ -46,5 +46,5 @@ def is_rehearsal(namespace: str | None, context: str | None, rehearsal: bool | N
     if rehearsal and (namespace or context):
         raise BadInput("--rehearsal has no cluster: leave --namespace and --context out")
     if rehearsal is None:
-        return not namespace and not context and rehearsal_backend.ran_last()
+        return not namespace and not context and rehearsal_backend.is_newest()
     return rehearsal

@@ -23,7 +23,7 @@ class JobSource:
     """`SETTING=VALUE`, in order."""
 
     @classmethod
-    def of(cls, job: str | Path | Mapping[str, Any], more: Sequence[str] | None = ()) -> Self:
+    def from_job(cls, job: str | Path | Mapping[str, Any], more: Sequence[str] | None = ()) -> Self:
         """Takes a job file, or its settings, whose local paths are relative to the current
         folder.
         """

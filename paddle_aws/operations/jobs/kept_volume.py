@@ -12,7 +12,7 @@ from paddle_node.contract import DATA_MANIFEST, Variable
 from paddle_aws.operations.cluster.cluster_api import ClusterApi, Object
 from paddle_aws.operations.jobs.objects.job_objects import has_ended, variable
 from paddle_aws.operations.jobs.objects.object_fields import condition
-from paddle_aws.operations.jobs.run import split
+from paddle_aws.operations.jobs.run import split_data
 from paddle_aws.operations.jobs.submission import Submission
 from paddle_aws.operations.jobs.volume.access import mount_volume
 from paddle_aws.operations.jobs.volume.saved_passes import choose_pass, saved_passes
@@ -20,22 +20,24 @@ from paddle_aws.operations.jobs.watch.waiting import Follower
 from paddle_aws.operations.screen import say
 
 
-def bring_data(submission: Submission, follower: Follower) -> None:
+def split_unless_kept(submission: Submission, follower: Follower) -> None:
     """Splits the data, unless the volume has this job's own shards."""
     if submission.data_job is None:
         return
     # Comes first: reading the volume needs it, and so do the trainers.
-    submission.apply(follower.cluster, submission.preparation())
+    submission.apply(follower.cluster, submission.documents_before_data())
     if _has_own_shards(follower.cluster, submission):
         say("the data on the volume is this job's own: it is not split again")
     else:
-        split(submission, follower)
+        split_data(submission, follower)
 
 
 def set_passes_aside(cluster: ClusterApi, submission: Submission, from_pass: int) -> None:
     """Renames the passes after `from_pass`. Raises BadInput if that one is not complete."""
     job = submission.job
-    with mount_volume(cluster, job.name, job.namespace, write=True, described=submission) as volume:
+    with mount_volume(
+        cluster, job.name, job.namespace, write=True, described_by=submission
+    ) as volume:
         saved = saved_passes(volume, volume.files("output"))
         choose_pass(saved, str(from_pass))
         for pass_ in reversed(saved):
@@ -59,7 +61,7 @@ def _has_own_shards(cluster: ClusterApi, submission: Submission) -> bool:
         return True
     job = submission.job
     with mount_volume(
-        cluster, job.name, job.namespace, write=False, described=submission
+        cluster, job.name, job.namespace, write=False, described_by=submission
     ) as volume:
         try:
             manifest = json.loads(volume.read(DATA_MANIFEST))

@@ -43,7 +43,7 @@ class PassResult:
         return saved | measured | {"trainers": trainers}
 
 
-def join(saved: Iterable[SavedPass], measured: Iterable[Pass]) -> list[PassResult]:
+def join_passes(saved: Iterable[SavedPass], measured: Iterable[Pass]) -> list[PassResult]:
     """Returns the passes in order; of several saves of one, the last of `saved` counts."""
     saves = {pass_.number: pass_ for pass_ in saved}
     measures = {pass_.number: pass_ for pass_ in measured}

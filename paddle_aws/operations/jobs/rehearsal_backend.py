@@ -28,10 +28,10 @@ from paddle_aws.operations.jobs.progress import step_progress
 from paddle_aws.operations.jobs.progress.step_progress import StepProgress
 from paddle_aws.operations.jobs.progress.training_progress import TrainingProgress, parse_log
 from paddle_aws.operations.jobs.saved_results import SavedResults
-from paddle_aws.operations.jobs.volume.server import Folder, inside
+from paddle_aws.operations.jobs.volume.server import Folder, resolve_inside
 from paddle_aws.operations.jobs.watch.job_view import JobView
 from paddle_aws.operations.jobs.watch.log_stream import Line, PodSelection
-from paddle_aws.operations.jobs.watch.waiting import ENDS, require_success, training_ended
+from paddle_aws.operations.jobs.watch.waiting import ENDS, has_training_ended, require_success
 from paddle_aws.operations.screen import age
 
 FOLDER = Path(".rehearsal")
@@ -73,7 +73,7 @@ class Record:
 _RECORD = TypeAdapter(Record)
 
 
-def ran_last() -> bool:
+def is_newest() -> bool:
     """Returns whether this folder's last run was a rehearsal, or one runs."""
     return (FOLDER / LAST).exists() or _holder(FOLDER) is not None
 
@@ -105,7 +105,7 @@ class RehearsalBackend(SavedResults):
         """Whether the rehearsal's process is alive: it holds its lock until it ends."""
         return _holder(self._folder) is not None
 
-    def look(self) -> JobView:
+    def read_state(self) -> JobView:
         """Returns the job as it is recorded now. Raises BadInput if the folder's rehearsal is
         another one by now.
         """
@@ -124,7 +124,7 @@ class RehearsalBackend(SavedResults):
 
     def status(self) -> JobView:
         """Returns the job as it is now, with how far its training is."""
-        view = self.look()
+        view = self.read_state()
         progress: TrainingProgress | StepProgress | None = None
         goodput = None
         first = [pod for pod in view.pods if (pod.component, pod.rank) == ("trainer", 0)]
@@ -141,7 +141,7 @@ class RehearsalBackend(SavedResults):
     def wait(self, timeout: float | None = None) -> JobView:
         """Returns once the training has succeeded. Raises JobFailed, or TimedOut."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        while not training_ended(view := self.look()) and self.running:
+        while not has_training_ended(view := self.read_state()) and self.running:
             if deadline is not None and time.monotonic() >= deadline:
                 raise TimedOut(f"the rehearsal of {self.name} still runs after {timeout or 0:g} s")
             time.sleep(GLANCE)
@@ -150,7 +150,7 @@ class RehearsalBackend(SavedResults):
 
     def logs(self, selection: PodSelection, tail: int | None) -> Iterator[Line]:
         """Yields one pod's lines after another's, as the lines carry no time."""
-        chosen = [pod for pod in self.look().pods if selection.includes(pod)]
+        chosen = [pod for pod in self.read_state().pods if selection.includes(pod)]
         if not chosen:
             raise BadInput(
                 f"the rehearsal of {self.name} has no such pods: `paddle-aws status --rehearsal` "
@@ -170,7 +170,7 @@ class RehearsalBackend(SavedResults):
         read_to: dict[Path, int] = {}
         while True:
             ends = not self.running
-            view = self.look()
+            view = self.read_state()
             ends = ends or has_ended(view)  # Before the logs are read: nothing comes after that.
             for pod in view.pods:
                 for file in self._log_files(pod) if selection.includes(pod) else ():
@@ -195,7 +195,7 @@ class RehearsalBackend(SavedResults):
         """
         if not self.running:
             return []
-        view = self.look()
+        view = self.read_state()
         jobs = [job for job in (view.data, view.training) if job is not None and not job.ended]
         if not any(pod.phase == "running" for pod in view.pods):
             raise BadInput(
@@ -203,7 +203,7 @@ class RehearsalBackend(SavedResults):
             )
         (self._folder / CANCEL).touch()
         deadline = time.monotonic() + ENDING
-        while self.running and not _has_ended(self.look(), jobs[0].object):
+        while self.running and not _has_ended(self.read_state(), jobs[0].object):
             if time.monotonic() > deadline:
                 raise Failed(f"the pods of {jobs[0].object} have not ended within {ENDING:.0f} s")
             time.sleep(GLANCE)
@@ -211,7 +211,7 @@ class RehearsalBackend(SavedResults):
 
     @contextmanager
     def volume(self) -> Iterator[Folder]:
-        yield Folder(inside(self._folder / VOLUME, self.record.root))
+        yield Folder(resolve_inside(self._folder / VOLUME, self.record.root))
 
     def evaluate(self) -> Evaluation:
         done = subprocess.run(
@@ -228,7 +228,7 @@ class RehearsalBackend(SavedResults):
 
     def _log_files(self, pod: PodState) -> list[Path]:
         """Returns the logs of a pod's containers."""
-        folder = inside(self._folder / LOGS, pod.name).parent
+        folder = resolve_inside(self._folder / LOGS, pod.name).parent
         files = sorted(folder.glob(f"{pod.name}.*.log"))
         return [file for file in files if not file.name.endswith(".probes.log")]
 
@@ -250,11 +250,11 @@ def _mark_killed(view: JobView) -> JobView:
         replace(pod, phase="failed", reason="ended with the job") if pod.phase == "running" else pod
         for pod in view.pods
     )
-    training = end(view.training) or not_begun(view.name, "failed", reason)
+    training = end(view.training) or unstarted_job(view.name, "failed", reason)
     return replace(view, data=end(view.data), training=training, pods=pods)
 
 
-def not_begun(name: str, phase: Phase, reason: str) -> JobState:
+def unstarted_job(name: str, phase: Phase, reason: str) -> JobState:
     """Returns the state of a training without pods, and why it has none."""
     now = datetime.now(UTC)
     ended = now if phase == "failed" else None
@@ -304,7 +304,7 @@ def load(folder: Path = FOLDER) -> RehearsalBackend:
         # It tries the program before it replaces what the last one left.
         name, namespace = holder.get("name", ""), holder.get("namespace", "")
         reason = "its program is tried first, and its pods are not made yet"
-        training = not_begun(name, "waiting", reason)
+        training = unstarted_job(name, "waiting", reason)
         view = JobView(name, namespace, None, training, ())
         record = Record(view, name, "", None, holder.get("run", ""))
     if record is None:

@@ -53,7 +53,7 @@ def rehearse(
     if volume not in ("new", "keep"):
         raise BadInput(f"volume is {volume!r}: new or keep is allowed")
     words = command(
-        JobSource.of(job),
+        JobSource.from_job(job),
         volume=volume,
         data=None if data is None else Path(data),
         no_try=no_try,

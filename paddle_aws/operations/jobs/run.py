@@ -79,8 +79,8 @@ class Run(SavedResults):
         # A mistyped name is refused at once, and so is what has no end to wait for.
         if read_job(self.cluster, self.name, self.namespace).cancelled:
             raise Failed(f"job {self.name} was cancelled: `paddle-aws resume` continues it")
-        last = self.follower.wait_until(waiting.training_ended, timeout)
-        if not waiting.training_ended(last):
+        last = self.follower.wait_until(waiting.has_training_ended, timeout)
+        if not waiting.has_training_ended(last):
             raise TimedOut(
                 f"job {self.name} is still {last.phase} after {(timeout or 0) / 60:g} minutes: "
                 "it keeps running"
@@ -97,7 +97,7 @@ class Run(SavedResults):
 
     def logs(self, selection: PodSelection, tail: int | None = None) -> Iterator[Line]:
         """Yields what the existing pods have written."""
-        return log_stream.past(self.cluster, self.name, self.namespace, selection, tail)
+        return log_stream.read_written(self.cluster, self.name, self.namespace, selection, tail)
 
     def follow(
         self, selection: PodSelection, tail: int | None, show: Callable[[Line], None]
@@ -115,7 +115,7 @@ class Run(SavedResults):
     def volume(self) -> AbstractContextManager[VolumeAccess]:
         """Returns the job's folder on the volume, as a context manager."""
         return mount_volume(
-            self.cluster, self.name, self.namespace, write=False, described=self.file
+            self.cluster, self.name, self.namespace, write=False, described_by=self.file
         )
 
 
@@ -136,25 +136,29 @@ def submit(
     if the job needs them. Raises BadInput for a job that cannot run, or runs already; Failed if the
     split fails; Unreachable.
     """
-    return send(Submission.load(JobSource.of(job), Path(outputs), Path(image_file)), context, say)
+    return submit_loaded(
+        Submission.load(JobSource.from_job(job), Path(outputs), Path(image_file)), context, say
+    )
 
 
-def send(submission: Submission, context: str | None, say: Say, *, no_try: bool = False) -> Run:
+def submit_loaded(
+    submission: Submission, context: str | None, say: Say, *, no_try: bool = False
+) -> Run:
     """Submits a loaded job; `no_try` skips the trial of its program on a few records."""
     cluster = ClusterApi(context, say)
     submission.check(cluster)
     if not no_try:
         cluster.say(trial.try_first(submission.job, submission.file))
-    run = Run(cluster, submission.job.name, submission.job.namespace, submission.described)
+    run = Run(cluster, submission.job.name, submission.job.namespace, submission.plain_job_file)
     if submission.deployed.image != submission.job.image:
         mark_used(submission.deployed.image, cluster.say)
-    bring_program(cluster, submission)
-    split(submission, run.follower)
-    train(cluster, submission)
+    upload_program(cluster, submission)
+    split_data(submission, run.follower)
+    start_training(cluster, submission)
     return run
 
 
-def bring_program(cluster: ClusterApi, submission: Submission) -> None:
+def upload_program(cluster: ClusterApi, submission: Submission) -> None:
     """Uploads the program's archive to the job's folder on the volume, unless it is there
     already.
     """
@@ -169,7 +173,7 @@ def bring_program(cluster: ClusterApi, submission: Submission) -> None:
         )
         with (
             mount_volume(
-                cluster, job.name, job.namespace, write=True, described=submission
+                cluster, job.name, job.namespace, write=True, described_by=submission
             ) as volume,
             bar(archive.root.name, file.stat().st_size) as progress,
         ):
@@ -180,7 +184,7 @@ def bring_program(cluster: ClusterApi, submission: Submission) -> None:
     )
 
 
-def bring_data(cluster: ClusterApi, submission: Submission) -> None:
+def upload_data(cluster: ClusterApi, submission: Submission) -> None:
     """Uploads the job's local data file, if it has one, to where its data job reads it, unless this
     content is there already.
     """
@@ -193,7 +197,9 @@ def bring_data(cluster: ClusterApi, submission: Submission) -> None:
         upload_files(client("s3"), file, data_job.source(job, submission.deployed.outputs))
         return
     with (
-        mount_volume(cluster, job.name, job.namespace, write=True, described=submission) as volume,
+        mount_volume(
+            cluster, job.name, job.namespace, write=True, described_by=submission
+        ) as volume,
         bar(file.name, file.stat().st_size) as progress,
     ):
         sent = put_data(volume, job, file, progress)
@@ -202,8 +208,8 @@ def bring_data(cluster: ClusterApi, submission: Submission) -> None:
     )
 
 
-def bring_inputs(cluster: ClusterApi, submission: Submission) -> None:
-    """Uploads the job's local input files to where its data job reads them, as `bring_data`."""
+def upload_inputs(cluster: ClusterApi, submission: Submission) -> None:
+    """Uploads the job's local input files to where its data job reads them, as `upload_data`."""
     from k8s_charts.kinds import data_job
 
     job, files = submission.job, submission.input_files
@@ -214,7 +220,9 @@ def bring_inputs(cluster: ClusterApi, submission: Submission) -> None:
             address = data_job.input_source(job, name, submission.deployed.outputs)
             upload_files(client("s3"), file, address)
         return
-    with mount_volume(cluster, job.name, job.namespace, write=True, described=submission) as volume:
+    with mount_volume(
+        cluster, job.name, job.namespace, write=True, described_by=submission
+    ) as volume:
         for name, file in files.items():
             with bar(file.name, file.stat().st_size) as progress:
                 put_input(volume, job, name, file, progress)
@@ -243,19 +251,19 @@ def put_data(
     return bool(upload(volume, [(file, place.name)], str(place.parent), progress))
 
 
-def split(submission: Submission, follower: Follower) -> None:
+def split_data(submission: Submission, follower: Follower) -> None:
     """Splits the data onto the volume, and waits for the split. Raises Failed if it fails."""
     if submission.data_job is None:
         return
     job, cluster = submission.job, follower.cluster
-    submission.apply(cluster, submission.preparation())
-    bring_data(cluster, submission)
-    bring_inputs(cluster, submission)
+    submission.apply(cluster, submission.documents_before_data())
+    upload_data(cluster, submission)
+    upload_inputs(cluster, submission)
     # Only the data job knows whether its source has changed: it runs again, and ends at once if the
     # source has not changed.
-    submission.forget(cluster, data=True)
+    submission.delete_ended(cluster, data=True)
     cluster.apply(submission.data_job)
-    last = follower.wait_until(waiting.data_ended)
+    last = follower.wait_until(waiting.has_data_ended)
     if last.unbuilt:
         raise Failed(
             f"job {job.name}: its environment could not be built: {last.reason}; "
@@ -272,10 +280,10 @@ def split(submission: Submission, follower: Follower) -> None:
     cluster.say(f"{what}: {submission.data_job['metadata']['name']} is done")
 
 
-def train(cluster: ClusterApi, submission: Submission) -> None:
+def start_training(cluster: ClusterApi, submission: Submission) -> None:
     """Starts the training."""
     rehearsal_backend.use_cluster()
-    submission.apply(cluster, submission.rest())
+    submission.apply(cluster, submission.documents_after_data())
     training = submission.training
     cluster.say(
         f"job {submission.job.name} is submitted: {training['kind']} {training['metadata']['name']}"

@@ -33,7 +33,7 @@ from paddle_aws.operations.jobs.removal import remove
 from paddle_aws.operations.options import job_arguments
 from paddle_aws.operations.screen import age
 
-SERVED = 60.0
+KIND_DEADLINE = 60.0
 """Seconds within which the API server has to serve a new kind of object; it takes a few."""
 
 
@@ -68,8 +68,8 @@ class Submission:
         return self.source.file
 
     @property
-    def described(self) -> Path | None:
-        """The job file, if it describes the job's volume as it is."""
+    def plain_job_file(self) -> Path | None:
+        """The job file, if no option overrides it: then it describes the job's volume."""
         return None if self.source.overrides else self.source.file
 
     @property
@@ -95,13 +95,13 @@ class Submission:
         """The local files among the inputs, by name."""
         return {name: self.file.parent / file for name, file in self.job.input_files.items()}
 
-    def preparation(self) -> list[Object]:
+    def documents_before_data(self) -> list[Object]:
         """Returns the documents to apply before the data Job, in order; none if there is no data
         Job.
         """
         return list(self.documents[: self.documents.index(self.data_job)]) if self.data_job else []
 
-    def rest(self) -> list[Object]:
+    def documents_after_data(self) -> list[Object]:
         """Returns the documents to apply once the data is on the volume."""
         return list(
             self.documents[self.documents.index(self.data_job) + 1 :]
@@ -159,7 +159,7 @@ class Submission:
         """Applies documents in order; an API server takes a moment to serve a newly defined
         kind.
         """
-        deadline = time.monotonic() + SERVED
+        deadline = time.monotonic() + KIND_DEADLINE
         if any(component(document) == "environment" for document in documents):
             # It may have failed; where the environment is on the volume, a new one ends at once.
             self._forget_environments(cluster)
@@ -171,7 +171,7 @@ class Submission:
                 except NotInstalled as error:
                     if time.monotonic() > deadline:
                         raise Failed(
-                            f"{error}, {SERVED:.0f} s after its definition was applied"
+                            f"{error}, {KIND_DEADLINE:.0f} s after its definition was applied"
                         ) from None
                     time.sleep(0.5)
         if documents:
@@ -193,7 +193,7 @@ class Submission:
             if component(d) == "data"
         ]
 
-    def forget(self, cluster: ClusterApi, *, data: bool) -> None:
+    def delete_ended(self, cluster: ClusterApi, *, data: bool) -> None:
         """Deletes this job's ended training, so that it can run again; with `data`, all its ended
         data Jobs instead. The next one splits again, and is the only one that says whose the shards
         are.

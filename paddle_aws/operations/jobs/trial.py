@@ -39,7 +39,7 @@ def try_(
     `job` is a job file, or its settings, whose local paths are relative to the current folder.
     Raises BadInput for a fault of the program, Unreachable if its source is.
     """
-    source = JobSource.of(job)
+    source = JobSource.from_job(job)
     loaded = source.load(fetch=True)
     python = interpreter.find(loaded)
     if python is None:

@@ -125,25 +125,25 @@ def mount_volume(
     namespace: str,
     *,
     write: bool,
-    described: Submission | Path | None = None,
+    described_by: Submission | Path | None = None,
 ) -> Iterator[VolumeAccess]:
     """Gives access to the job's folder on the volume.
 
-    `described`: a submission, or a job file (default: job.yaml). The volume of a submission is used
-    in any case; that of a job file only if the cluster does not know the job.
+    `described_by`: a submission, or a job file (default: job.yaml). The volume of a submission is
+    used in any case; that of a job file only if the cluster does not know the job.
     """
     access, pod_template = VolumeAccess(cluster, job, namespace), None
-    if not isinstance(described, Submission):
+    if not isinstance(described_by, Submission):
         pod_template = _template(cluster, job, namespace)
     try:
         if pod_template is None:
-            if not isinstance(described, Submission):
-                described = _read(job, namespace, described or Path("job.yaml"))
+            if not isinstance(described_by, Submission):
+                described_by = _read(job, namespace, described_by or Path("job.yaml"))
                 cluster.say(
                     f"the cluster has no Job of {job}: its volume is mounted as the job file says"
                 )
-            pod_template = template(described.training)
-            for document in described.documents:
+            pod_template = template(described_by.training)
+            for document in described_by.documents:
                 if document["kind"] in VOLUME and cluster.find(cluster.path(document)) is None:
                     cluster.apply(document)
         pod = inspection_pod(pod_template, job, access.pod, access.token, write)

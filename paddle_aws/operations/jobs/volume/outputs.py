@@ -25,7 +25,7 @@ class ProgramOutput:
     """When the newest file was written, in seconds since 1970."""
 
     @classmethod
-    def together(cls, name: str, outputs: Iterable[Self]) -> Self:
+    def combine(cls, name: str, outputs: Iterable[Self]) -> Self:
         """Returns several outputs as one."""
         outputs = list(outputs)
         return cls(
@@ -54,7 +54,7 @@ def list_outputs(files: list[dict[str, Any]]) -> list[ProgramOutput]:
         output = ProgramOutput(file["name"], 1, file["bytes"], file["time"])
         entries.setdefault(name + slash, []).append(output)
     return [
-        ProgramOutput.together(name, group)
+        ProgramOutput.combine(name, group)
         for name, group in sorted(entries.items(), key=lambda entry: number_order(entry[0]))
     ]
 
@@ -78,5 +78,5 @@ def fold(outputs: Iterable[ProgramOutput]) -> list[ProgramOutput]:
             folded += alike
         else:
             name = f"{alike[0].name} ... {alike[-1].name}"
-            folded.append(ProgramOutput.together(name, alike))
+            folded.append(ProgramOutput.combine(name, alike))
     return folded

@@ -48,7 +48,7 @@ METHODS = {
 """The requests for a folder and their HTTP methods: a client that may only GET may only read."""
 
 
-def inside(root: Path, path: str) -> Path:
+def resolve_inside(root: Path, path: str) -> Path:
     """Resolves a name in a folder. Raises FileNotFoundError if it leads out of the folder."""
     real = Path(os.path.realpath(root / path))  # Also for circular links, where resolve() raises.
     if not real.is_relative_to(os.path.realpath(root)):
@@ -73,7 +73,7 @@ class Folder:
         Links to folders are followed only where they lead to what a command writes, which is left
         out where it really lies.
         """
-        files, top = [], inside(self.root, path)
+        files, top = [], resolve_inside(self.root, path)
         views = {link.name for link in top.glob("*") if _target(link).startswith(VIEW)}
         for folder, folders, names in itertools.chain(
             os.walk(top), *(os.walk(top / name) for name in sorted(views))
@@ -87,7 +87,7 @@ class Folder:
                     continue
                 file = Path(folder, name)
                 try:
-                    facts = inside(self.root, str(file)).stat()
+                    facts = resolve_inside(self.root, str(file)).stat()
                 except OSError:
                     continue
                 files.append(
@@ -106,7 +106,7 @@ class Folder:
         A long file is reduced to every N-th line, the last, and each that ends an attempt; a line
         begins with its attempt.
         """
-        top = inside(self.root, path)
+        top = resolve_inside(self.root, path)
         files = sorted(
             file for file in top.glob("node_*/*") if re.fullmatch(r"steps-[0-9]+\.jsonl", file.name)
         )
@@ -139,7 +139,7 @@ class Folder:
         """Returns bytes of a file; a negative offset counts from its end, a negative size means
         all.
         """
-        file = inside(self.root, path)
+        file = resolve_inside(self.root, path)
         with _open(file) as stream:
             stream.seek(offset if offset >= 0 else max(0, file.stat().st_size + offset))
             return stream.read(size)
@@ -148,7 +148,7 @@ class Folder:
         """Returns BLAKE2 of the next WINDOW blocks of a file, or of its part, up to `end`; an empty
         file is one empty block.
         """
-        file = inside(self.root, path)
+        file = resolve_inside(self.root, path)
         with _open(_part(file) if part else file) as stream:
             stream.seek(offset)
             blocks = iter(lambda: stream.read(max(0, min(block, end - stream.tell()))), b"")
@@ -191,7 +191,7 @@ class Folder:
 
     def _below(self, path: str) -> Path:
         """Resolves a name that may not be the folder itself."""
-        if (place := inside(self.root, path)) == Path(os.path.realpath(self.root)):
+        if (place := resolve_inside(self.root, path)) == Path(os.path.realpath(self.root)):
             raise FileNotFoundError(errno.ENOENT, "the job's folder itself", path)
         return place
 

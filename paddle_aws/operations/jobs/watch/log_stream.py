@@ -68,7 +68,7 @@ class PodSelection:
         return pod.part == self.of and (self.ranks is None or pod.rank in self.ranks)
 
 
-def ranks(text: str) -> frozenset[int] | None:
+def parse_ranks(text: str) -> frozenset[int] | None:
     """Parses `all` (as None), or numbers and ranges: 0, 0-3, 0,2. Raises BadInput."""
     if text == "all":
         return None
@@ -98,7 +98,7 @@ class Printer:
         self.shown = self.left_out = False
         """Whether there were lines of either kind."""
 
-    def shows(self, text: str) -> bool:
+    def is_shown(self, text: str) -> bool:
         """Returns whether a line with this text is printed."""
         shown = self._complete or not is_noise(text)
         self.shown, self.left_out = self.shown or shown, self.left_out or not shown
@@ -107,7 +107,7 @@ class Printer:
     def __call__(self, line: Line) -> None:
         from rich.text import Text
 
-        if not self.shows(line.text):
+        if not self.is_shown(line.text):
             return
         if self._json:
             print(
@@ -126,7 +126,7 @@ class Printer:
             say("lines that Paddle writes about itself are left out: --verbose shows them")
 
 
-def past(
+def read_written(
     cluster: ClusterApi, name: str, namespace: str, match: PodSelection, tail: int | None
 ) -> Iterator[Line]:
     """Yields what the pods have written so far, in order of time. Raises BadInput if no pod

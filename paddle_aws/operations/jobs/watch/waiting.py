@@ -78,7 +78,7 @@ class Follower:
             )
             if not early and self._is_new(pod.name, pod.phase, pod.reason):
                 new.append(pod)
-        for line in lines(new):
+        for line in describe_pods(new):
             self.cluster.say(line)
         if (why := view.without_environment) and self._is_new("environment", "failed", why):
             self.cluster.say(f"training waits: {why}")
@@ -92,7 +92,7 @@ class Follower:
         return earlier != (phase, reason)
 
 
-def lines(states: Iterable[PodState]) -> list[str]:
+def describe_pods(states: Iterable[PodState]) -> list[str]:
     """Returns one line for all pods of the same state: `trainer 0-2 waiting: no node can take
     it`.
     """
@@ -122,31 +122,35 @@ def spans(ranks: Iterable[int]) -> str:
     return ",".join("-".join(dict.fromkeys((str(run[0]), str(run[-1])))) for run in runs)
 
 
-def training_ended(job: JobView) -> bool:
+def has_training_ended(job: JobView) -> bool:
     """Returns whether the training has ended, or a Job that it needs has failed before it."""
     if job.training is not None:
         return job.training.ended
     return job.unbuilt or (job.data is not None and job.data.phase == "failed")
 
 
-def data_ended(job: JobView) -> bool:
+def has_data_ended(job: JobView) -> bool:
     """Returns whether the data job has ended, or cannot help any more."""
     return job.unbuilt or (job.data is not None and job.data.ended)
 
 
-def environment_ended(job: JobView) -> bool:
+def has_environment_ended(job: JobView) -> bool:
     """Returns whether the environment Job has ended."""
     return job.environment is not None and job.environment.ended
 
 
-ENDS = {"environment": environment_ended, "data": data_ended, "training": training_ended}
+ENDS = {
+    "environment": has_environment_ended,
+    "data": has_data_ended,
+    "training": has_training_ended,
+}
 """When a part of a job has ended."""
 
 
 def is_settled(job: JobView) -> bool:
     """Returns whether every pod runs, or the reason why it does not is known."""
     training = job.training
-    if training_ended(job) or (
+    if has_training_ended(job) or (
         training is not None and training.phase == "waiting" and training.reason
     ):
         return True

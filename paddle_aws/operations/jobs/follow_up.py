@@ -9,11 +9,13 @@ from paddle_aws.operations.jobs.watch.job_view import JobView
 from paddle_aws.operations.options import job_arguments
 from paddle_aws.operations.screen import clean, console, say
 
-LOOK = 30.0
+FIRST_LOOK = 30.0
 """Seconds for which `submit` without --wait reports what happens to the pods."""
 
 
-def finish(run: Run, submission: Submission, *, wait: bool, follow: bool, verbose: bool) -> None:
+def follow_to_end(
+    run: Run, submission: Submission, *, wait: bool, follow: bool, verbose: bool
+) -> None:
     """Does what submit and resume have to do once the training is on the cluster."""
     job = job_arguments(run.name, run.namespace)
     with cli_errors(
@@ -25,7 +27,7 @@ def finish(run: Run, submission: Submission, *, wait: bool, follow: bool, verbos
         elif wait:
             view = run.wait()
         else:
-            view = run.follower.wait_until(waiting.is_settled, LOOK)
+            view = run.follower.wait_until(waiting.is_settled, FIRST_LOOK)
             if view.phase not in ("failed", "done"):
                 say(
                     f"next: `paddle-aws logs {job} --follow`, `paddle-aws wait {job}`, "
