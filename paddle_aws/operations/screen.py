@@ -77,12 +77,12 @@ def say(text: str) -> None:
     typer.echo(text, err=True)
 
 
-def as_json(document: object) -> None:
+def print_json(document: object) -> None:
     """Prints the one document of `--json`."""
     typer.echo(json.dumps(document, indent=2, default=str))
 
 
-def show(
+def print_table(
     columns: Sequence[str],
     rows: Iterable[Sequence[str]],
     right: Iterable[str] = (),

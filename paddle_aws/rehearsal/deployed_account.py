@@ -14,7 +14,7 @@ from typing import Self
 
 from k8s_charts.deployed import read
 from k8s_charts.spec import TrainingJob
-from paddle_aws.operations.account.bucket_upload import object_of
+from paddle_aws.operations.account.bucket_upload import parse_object
 from paddle_aws.operations.errors import BadInput, Failed
 from paddle_aws.operations.jobs.early_checks import check_cluster
 from paddle_aws.operations.jobs.job_source import JobSource
@@ -105,8 +105,8 @@ class DeployedAccount(Account):
     def upload(self, file: Path, address: str) -> None:
         """Uploads twice, so that the destroy has an old version to delete, too."""
         client = self._cloud.client("s3")
-        client.put_object(**object_of(address), Body=b"an earlier version\n")
-        client.upload_file(str(file), **object_of(address))
+        client.put_object(**parse_object(address), Body=b"an earlier version\n")
+        client.upload_file(str(file), **parse_object(address))
 
     def identity(self, namespace: str, account: str) -> Mapping[str, str]:
         return self._identity(namespace, account)

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from paddle_aws.operations.account.aws import every
+from paddle_aws.operations.account.aws import list_all
 
 
 class Resource(NamedTuple):
@@ -43,7 +43,7 @@ def retained(client: Callable[[str], Any], stacks: list[str]) -> Callable[[Resou
             name: resource.get("DeletionPolicy", "")
             for name, resource in template["Resources"].items()
         }
-        for part in every(
+        for part in list_all(
             cloudformation, "list_stack_resources", "StackResourceSummaries[]", StackName=stack
         ):
             for kind, resources in ids.items():

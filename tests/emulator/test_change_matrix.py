@@ -20,7 +20,7 @@ import yaml
 from typer.testing import CliRunner
 
 from paddle_aws.operations.account import aws, cluster_account
-from paddle_aws.operations.account.aws import every
+from paddle_aws.operations.account.aws import list_all
 from paddle_aws.operations.account.cluster_account import ClusterAccount
 from paddle_aws.operations.commands import diff
 from paddle_aws.operations.main import app
@@ -137,7 +137,7 @@ def line(
     def prepare(config: Path, account: ClusterAccount, names: list[str]) -> None:
         bodies = stack_bodies(ClusterSpec.load(config))
         api = account.client("cloudformation")
-        exports = {export["Name"] for export in every(api, "list_exports", "Exports[]")}
+        exports = {export["Name"] for export in list_all(api, "list_exports", "Exports[]")}
         for name in names:
             if name in bodies and json.loads(bodies[name]) != json.loads(deployed[name]):
                 stacks.append(name)

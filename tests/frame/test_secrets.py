@@ -9,7 +9,7 @@ import yaml
 from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import documents
 from k8s_charts.spec import TrainingJob
-from paddle_aws.operations.account.bucket_upload import object_of
+from paddle_aws.operations.account.bucket_upload import parse_object
 from paddle_aws.operations.account.download import content
 from paddle_aws.operations.errors import BadInput
 from paddle_aws.operations.jobs.job_source import JobSource
@@ -65,7 +65,7 @@ def refusal(job: dict[str, Any], cluster: dict[str, Any], folder: Path) -> str:
 
 @pytest.mark.parametrize("address", TABLE["addresses"])
 def test_no_command_repeats_a_secret_of_its_argument(address: str) -> None:
-    for reader in (object_of, content):
+    for reader in (parse_object, content):
         if reader is content or not address.startswith("s3:"):
             with pytest.raises(BadInput) as bad:
                 reader(address.replace("https", "http"))

@@ -18,8 +18,8 @@ from typing import Any
 
 import yaml
 
-from paddle_aws.operations.account.aws import client, every
-from paddle_aws.operations.account.cluster_account import BROKEN, belongs
+from paddle_aws.operations.account.aws import client, list_all
+from paddle_aws.operations.account.cluster_account import BROKEN, belongs_to_cluster
 from paddle_aws.operations.account.encrypted import list_encrypted
 from paddle_aws.operations.errors import Unreachable, translate_errors
 from paddle_aws.stacks.cluster_spec import ClusterSpec
@@ -55,7 +55,7 @@ def search(spec: ClusterSpec) -> tuple[list[Leftover], dict[str, list[str]]]:
     for row in asked.rows():
         try:
             with translate_errors():
-                for left in asked.look(**row):
+                for left in asked.find_leftovers(**row):
                     leftovers.setdefault((left.service, left.id), left)
         except Unreachable as error:
             unasked.setdefault(str(error), []).append(row["what"])
@@ -81,11 +81,11 @@ class _Search:
         self._owners: dict[str, str] = {}
         """The owning stack, by a resource's AWS id, name or ARN."""
         cloudformation = self._client("cloudformation")
-        for stack in every(cloudformation, "describe_stacks", "Stacks[]"):
+        for stack in list_all(cloudformation, "describe_stacks", "Stacks[]"):
             name, state = stack["StackName"], stack["StackStatus"]
-            if belongs(stack, self.spec) and state != "DELETE_COMPLETE":
+            if belongs_to_cluster(stack, self.spec) and state != "DELETE_COMPLETE":
                 self._states[name] = state
-                ids = every(cloudformation, "list_stack_resources", OWN, StackName=name)
+                ids = list_all(cloudformation, "list_stack_resources", OWN, StackName=name)
                 self._owners |= dict.fromkeys((name, *filter(None, ids)), name)
         self.stacks = [self._describe("cloudformation", "stack", name) for name in self._states]
 
@@ -99,12 +99,12 @@ class _Search:
             holds.add("lustre")
         return [row for row in self._data["searches"] if row.get("only") in holds]
 
-    def look(
+    def find_leftovers(
         self, *, service: str, call: str, find: str, kind: str | None = None, **more: Any
     ) -> Iterator[Leftover]:
         """Runs one search; without a `kind` it finds ARNs."""
         for arguments in more.get("with", [{}]):
-            for resource in every(self._client(service), call, find, **arguments):
+            for resource in list_all(self._client(service), call, find, **arguments):
                 id, owners = resource if isinstance(resource, list) else (resource, None)
                 if kind is None:
                     yield from self._describe_tagged(id, owners or [])

@@ -22,7 +22,7 @@ def client(service: str, region: str | None = None) -> Any:
     return boto3.session.Session().client(service, region_name=region, config=config)
 
 
-def every(client: Any, operation: str, path: str, **arguments: Any) -> Iterator[Any]:
+def list_all(client: Any, operation: str, path: str, **arguments: Any) -> Iterator[Any]:
     """Yields what `path` (JMESPath) finds in an answer, on all its pages."""
     import jmespath
 

@@ -28,7 +28,7 @@ Progress = Callable[[int], None]
 """Called with a number of bytes that are done, from several threads."""
 
 
-def object_of(address: str) -> dict[str, str]:
+def parse_object(address: str) -> dict[str, str]:
     """Returns Bucket and Key of s3://bucket/key, for boto3's calls. Raises BadInput for anything
     else.
     """
@@ -95,7 +95,9 @@ def bar(what: str, total: int) -> Iterator[Progress]:
         yield lambda count: shown.update(task, advance=count)
 
 
-def side_by_side(put: Callable[[T], bool], items: Sequence[T], stop: Callable[[], object]) -> int:
+def put_in_parallel(
+    put: Callable[[T], bool], items: Sequence[T], stop: Callable[[], object]
+) -> int:
     """Runs `put` on items in parallel; returns how many it sent. After a failure or Ctrl-C, begins
     no more and calls `stop`.
     """
@@ -119,7 +121,7 @@ def upload_files(client: Any, path: Path, address: str) -> str:
     from rich.filesize import decimal
 
     places = {
-        file: object_of(address if path.is_file() else f"{address}/{name}")
+        file: parse_object(address if path.is_file() else f"{address}/{name}")
         for file, name in files(path)
     }
     size = sum(file.stat().st_size for file in places)
@@ -144,7 +146,7 @@ def upload_files(client: Any, path: Path, address: str) -> str:
         create_transfer_manager(client, TransferConfig()) as manager,
     ):
         subscribers = [ProgressCallbackInvoker(progress)]
-        sent = side_by_side(put, list(places), lambda: manager.__exit__(*sys.exc_info()))
+        sent = put_in_parallel(put, list(places), lambda: manager.__exit__(*sys.exc_info()))
     there = len(places) - sent
     if path.is_file():
         say(f"{path} {'is uploaded to' if sent else 'is already at'} {address} ({decimal(size)})")

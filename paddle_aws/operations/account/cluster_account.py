@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache, cached_property, partial
 from typing import Any
 
-from paddle_aws.operations.account.aws import client, every
+from paddle_aws.operations.account.aws import client, list_all
 from paddle_aws.operations.account.check import Findings
 from paddle_aws.operations.errors import OperationError, translate_errors
 from paddle_aws.stacks.cluster_spec import PLATFORM_OUTPUT, ClusterSpec
@@ -33,7 +33,7 @@ def cluster_of(stack: Mapping[str, Any]) -> str | None:
     return outputs.get(PLATFORM_OUTPUT)
 
 
-def belongs(stack: Mapping[str, Any], spec: ClusterSpec) -> bool:
+def belongs_to_cluster(stack: Mapping[str, Any], spec: ClusterSpec) -> bool:
     """Returns whether a stack is a part of the cluster, by its output; by its name while it has
     none yet.
     """
@@ -58,8 +58,8 @@ class ClusterAccount:
     @cached_property
     def deployed_stacks(self) -> list[dict[str, Any]]:
         """The cluster's own stacks that exist."""
-        stacks = every(self.client("cloudformation"), "describe_stacks", "Stacks[]")
-        return [stack for stack in stacks if belongs(stack, self.spec)]
+        stacks = list_all(self.client("cloudformation"), "describe_stacks", "Stacks[]")
+        return [stack for stack in stacks if belongs_to_cluster(stack, self.spec)]
 
     @property
     def outputs(self) -> dict[str, str]:
@@ -72,7 +72,7 @@ class ClusterAccount:
 
     def other_clusters(self) -> set[str]:
         """Returns the names of other settings' clusters in this region."""
-        stacks = every(self.client("cloudformation"), "describe_stacks", "Stacks[]")
+        stacks = list_all(self.client("cloudformation"), "describe_stacks", "Stacks[]")
         return {name for stack in stacks if (name := cluster_of(stack))} - {self.spec.name}
 
     def other_regions(self) -> list[str]:
@@ -88,7 +88,7 @@ class ClusterAccount:
 
         def has_stack(region: str) -> bool:
             try:
-                stacks = every(client("cloudformation", region), "describe_stacks", "Stacks[]")
+                stacks = list_all(client("cloudformation", region), "describe_stacks", "Stacks[]")
                 return any(cluster_of(stack) == self.spec.name for stack in stacks)
             except (ClientError, BotoCoreError):
                 return False  # The account has not opted in to this region.

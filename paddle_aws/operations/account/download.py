@@ -32,11 +32,11 @@ class _Session(requests.Session):
     """A session that never leaves HTTPS, wherever it is redirected."""
 
     def send(self, request: requests.PreparedRequest, **how: Any) -> requests.Response:
-        secure(str(request.url))
+        require_https(str(request.url))
         return super().send(request, **how)
 
 
-def secure(url: str) -> None:
+def require_https(url: str) -> None:
     """Raises BadInput for an address that anyone on the network path could answer."""
     parts = urlsplit(url)
     if parts.scheme != "https" and not (

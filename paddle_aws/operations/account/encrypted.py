@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from constructs_lib.storage.unused_key_handler import SEARCHES
-from paddle_aws.operations.account.aws import every
+from paddle_aws.operations.account.aws import list_all
 
 
 def list_encrypted(key: str, client: Callable[[str], Any], region: str) -> list[str]:
@@ -20,15 +20,15 @@ def _keys(client: Callable[[str], Any], region: str) -> Iterator[tuple[str, Any]
     for service, call, find, arguments in SEARCHES:
         api = client(service)
         try:
-            yield from every(api, call, find, **arguments)
+            yield from list_all(api, call, find, **arguments)
         except api.exceptions.ClientError as error:
             # An emulator without the service.
             if error.response["Error"]["Code"] != "UnknownOperationException":
                 raise
     eks, s3 = client("eks"), client("s3")
-    for name in every(eks, "list_clusters", "clusters"):
+    for name in list_all(eks, "list_clusters", "clusters"):
         yield name, eks.describe_cluster(name=name)["cluster"].get("encryptionConfig")
-    for name in every(s3, "list_buckets", "Buckets[].Name", BucketRegion=region):
+    for name in list_all(s3, "list_buckets", "Buckets[].Name", BucketRegion=region):
         try:
             yield name, s3.get_bucket_encryption(Bucket=name)["ServerSideEncryptionConfiguration"]
         except s3.exceptions.ClientError as error:

@@ -16,7 +16,7 @@ import re2
 from paddle_node.contract import Variable
 
 from paddle_aws.operations.board.job_page import JobPage
-from paddle_aws.operations.board.site import NOT_FOUND, Answer, Query, as_json, static
+from paddle_aws.operations.board.site import NOT_FOUND, Answer, Query, json_answer, read_page_file
 from paddle_aws.operations.cluster.cluster_api import ApiError, ClusterApi
 from paddle_aws.operations.jobs.objects.job_objects import collection, template, variable
 from paddle_aws.operations.jobs.progress import training_progress
@@ -64,14 +64,14 @@ class JobList:
     def answer(self, name: str, query: Query) -> Answer:
         """Answers a request for the list, or for a job's page below it."""
         if name == "data":
-            return as_json(self.data())
+            return json_answer(self.data())
         if below := re.fullmatch(rf"job/({LABEL.pattern})/(.*)", name):
             job, rest = below[1], below[below.re.groups]
             # The page itself is there before the folder, for which the browser then waits.
             if rest in ("data", "events"):
                 return self._open(job).answer(rest, query)
-            return static(rest or "job.html")
-        return NOT_FOUND if "/" in name else static(name or "jobs.html")
+            return read_page_file(rest or "job.html")
+        return NOT_FOUND if "/" in name else read_page_file(name or "jobs.html")
 
     def refresh(self) -> None:
         """Keeps the inspection pods of the opened jobs alive."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from paddle_node.contract import DATA_MANIFEST
 
-from paddle_aws.operations.board.site import NOT_FOUND, Answer, Query, as_json, static
+from paddle_aws.operations.board.site import NOT_FOUND, Answer, Query, json_answer, read_page_file
 from paddle_aws.operations.errors import OperationError
 from paddle_aws.operations.jobs.backend import Backend
 from paddle_aws.operations.jobs.rehearsal_backend import RehearsalBackend
@@ -42,13 +42,13 @@ class JobPage:
     def answer(self, name: str, query: Query) -> Answer:
         """Answers a request for the page, its data or its files."""
         if name == "data":
-            return as_json(self.data())
+            return json_answer(self.data())
         if name == "events" and (file := query.get("path", [""])[0]) in self._events:
             offset = query.get("offset", [""])[0]
             begin = int(offset) if offset.isdecimal() else 0
             piece = self._volume.read(f"output/{file}", begin, PIECE)
             return Answer(200, "application/octet-stream", piece)
-        return NOT_FOUND if name == "events" else static(name or "job.html")
+        return NOT_FOUND if name == "events" else read_page_file(name or "job.html")
 
     def refresh(self) -> None:
         """Keeps the inspection pod alive while no browser shows the page."""

@@ -38,12 +38,12 @@ class Answer(NamedTuple):
 NOT_FOUND = Answer(404, "text/plain", b"no such page")
 
 
-def as_json(document: Any) -> Answer:
+def json_answer(document: Any) -> Answer:
     """Returns a document as an answer."""
     return Answer(200, TYPES["json"], json.dumps(document).encode())
 
 
-def static(name: str) -> Answer:
+def read_page_file(name: str) -> Answer:
     """Returns a file of the pages, or Plotly."""
     if name == "plotly.js":
         plotly = resources.files("plotly") / "package_data" / "plotly.min.js"

@@ -13,7 +13,7 @@ from paddle_aws.operations.account.cost_items import Item, items
 from paddle_aws.operations.account.locks.locked_prices import PRICES, read_prices
 from paddle_aws.operations.errors import BadInput, cli_errors
 from paddle_aws.operations.options import CLUSTER, Config, Json
-from paddle_aws.operations.screen import as_json, say, show
+from paddle_aws.operations.screen import print_json, print_table, say
 from paddle_aws.stacks.cluster_spec import load_cluster
 
 HOURS = 730
@@ -60,7 +60,7 @@ def cost(
         if json:
             sums = {"month_usd": month, "run_usd": run, "unknown": unknown, "left_out": LEFT_OUT}
             read = {name: locked[name] for name in ("read", "source", "region")}
-            as_json({**read, "hours": hours, "items": rows, **sums})
+            print_json({**read, "hours": hours, "items": rows, **sums})
             return
         shown = [
             (row["usd"] or "unknown", _dollars(row["month_usd"]), _dollars(row["run_usd"]))
@@ -70,7 +70,7 @@ def cost(
             (row["what"], f"{row['count']:g}", *sums) for row, sums in zip(rows, shown, strict=True)
         ]
         columns = ("WHAT", "COUNT", "USD EACH", "USD A MONTH", f"USD IN {hours:g} H")
-        show(columns, lines, right=columns[1:], folds="WHAT")
+        print_table(columns, lines, right=columns[1:], folds="WHAT")
         some = "at least " if unknown else ""
         typer.echo(
             f"in all {some}{_dollars(month)} USD a month, {some}{_dollars(run)} USD in a run of "

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from paddle_aws.operations.account.aws import check_account, every
+from paddle_aws.operations.account.aws import check_account, list_all
 from paddle_aws.operations.account.cdk_command import cdk
 from paddle_aws.operations.account.checks.account_checks import AccountChecks
 from paddle_aws.operations.account.checks.version_checks import refused_step
@@ -23,7 +23,7 @@ from paddle_aws.operations.errors import (
     translate_errors,
 )
 from paddle_aws.operations.options import CLUSTER, Config, Json
-from paddle_aws.operations.screen import as_json, say, show
+from paddle_aws.operations.screen import print_json, print_table, say
 from paddle_aws.stacks.cluster_spec import load_cluster
 
 NAME = "paddle-aws-diff"
@@ -93,7 +93,7 @@ def diff(
         if not deployed:
             _describe_first_deploy(account)
             if json:
-                as_json([])
+                print_json([])
             return
         if refused := refused_step(spec, account.outputs):
             raise BadInput(refused)
@@ -119,9 +119,9 @@ def diff(
                 with suppress(api.exceptions.ChangeSetNotFoundException):
                     api.delete_change_set(StackName=stack, ChangeSetName=NAME)
         if json:
-            as_json([loss._asdict() for loss in losses])
+            print_json([loss._asdict() for loss in losses])
         elif losses:
-            show(("STACK", "RESOURCE", "TYPE", "CHANGE", "WHAT THAT MEANS"), losses)
+            print_table(("STACK", "RESOURCE", "TYPE", "CHANGE", "WHAT THAT MEANS"), losses)
         else:
             say("nothing is replaced or removed")
         if reasons := _reasons(losses):
@@ -193,7 +193,7 @@ def _another_file_system(account: AccountChecks, deployed: Sequence[str]) -> str
     cloudformation = account.client("cloudformation")
     path = "StackResourceSummaries[].PhysicalResourceId"
     if not any(
-        system in every(cloudformation, "list_stack_resources", path, StackName=stack)
+        system in list_all(cloudformation, "list_stack_resources", path, StackName=stack)
         for stack in deployed
     ):
         becomes = f"{system}, which was there before, stays as it is"

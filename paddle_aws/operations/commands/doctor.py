@@ -12,7 +12,7 @@ from paddle_aws.operations.account.checks.account_checks import AccountChecks
 from paddle_aws.operations.account.checks.deployed_checks import DeployedChecks
 from paddle_aws.operations.errors import BadInput, Failed, Unreachable, cli_errors
 from paddle_aws.operations.options import CLUSTER, Config, Json
-from paddle_aws.operations.screen import as_json, say, show
+from paddle_aws.operations.screen import print_json, print_table, say
 from paddle_aws.stacks.cluster_spec import load_cluster
 
 
@@ -48,13 +48,13 @@ def doctor(
         account = AccountChecks(spec, fix=fix)
         deployed = DeployedChecks(spec, account, fix=fix)
         ready = deployed.ready() if deployed.deployed else []
-        checks = deployed.destroy() if destroy else [*account.all(), *ready]
+        checks = deployed.destroy() if destroy else [*account.list_checks(), *ready]
         findings = run(checks)
         if json:
-            as_json([asdict(finding) for finding in findings])
+            print_json([asdict(finding) for finding in findings])
         else:
             groups = groupby(findings, lambda finding: (finding.state, finding.text))
-            show(("CHECK", "STATE", "WHAT"), [_row(list(alike)) for _, alike in groups])
+            print_table(("CHECK", "STATE", "WHAT"), [_row(list(alike)) for _, alike in groups])
         problems = sum(finding.state == "problem" for finding in findings)
         unsure = sum(finding.state == "warning" for finding in findings)
         if any(

@@ -14,7 +14,7 @@ from paddle_aws.operations.options import (
     Namespace,
     OfRehearsal,
 )
-from paddle_aws.operations.screen import as_json
+from paddle_aws.operations.screen import print_json
 
 
 def evaluate(
@@ -35,7 +35,7 @@ def evaluate(
     with cli_errors("interrupted: the evaluation's Job is removed, or ends on its own"):
         evaluation = choose_backend(job, namespace, context, rehearsal).evaluate()
         if json:
-            as_json(evaluation.model_dump(by_alias=True))
+            print_json(evaluation.model_dump(by_alias=True))
             return
         typer.echo(
             f"{evaluation.metric} {evaluation.value:.3f} of pass {evaluation.number}, on "

@@ -111,5 +111,5 @@ def _hold_tunnel(spec: ClusterSpec, entry: Entry, path: Path, alias: str | None,
             f"(127.0.0.1:{port}); Ctrl-C closes it"
         )
 
-    tunnels.hold(spec.tunnel_document, spec.region, port, announce)
+    tunnels.forward_port(spec.tunnel_document, spec.region, port, announce)
     say("the tunnel is closed")

@@ -6,7 +6,7 @@ from paddle_aws.operations.account import account_search
 from paddle_aws.operations.account.aws import check_account
 from paddle_aws.operations.errors import Failed, Unreachable, cli_errors
 from paddle_aws.operations.options import CLUSTER, Config, Json
-from paddle_aws.operations.screen import as_json, say, show
+from paddle_aws.operations.screen import print_json, print_table, say
 from paddle_aws.stacks.cluster_spec import load_cluster
 
 
@@ -28,7 +28,7 @@ def leftovers(
         check_account(spec.account, spec.region)
         left, unasked = account_search.search(spec)
         if json:
-            as_json({"left": [asdict(leftover) for leftover in left], "not_asked": unasked})
+            print_json({"left": [asdict(leftover) for leftover in left], "not_asked": unasked})
         elif left:
             rows = [
                 (
@@ -39,7 +39,7 @@ def leftovers(
                 )
                 for leftover in left
             ]
-            show(("SERVICE", "WHAT", "WHY", "REMOVE IT WITH"), rows)
+            print_table(("SERVICE", "WHAT", "WHY", "REMOVE IT WITH"), rows)
         for reason, names in unasked.items():
             say(f"not checked ({reason}): {', '.join(names)}")
         unexpected = [leftover for leftover in left if not leftover.expected]

@@ -10,7 +10,7 @@ from paddle_aws.operations.errors import cli_errors
 from paddle_aws.operations.jobs.watch.job_listing import creation_time, list_jobs
 from paddle_aws.operations.jobs.watch.job_view import JobView
 from paddle_aws.operations.options import DEFAULT_NAMESPACE, Context, Json, Namespace
-from paddle_aws.operations.screen import age, as_json, say, show, span
+from paddle_aws.operations.screen import age, print_json, print_table, say, span
 
 
 def listing(
@@ -29,7 +29,7 @@ def listing(
         where = None if everywhere else (namespace or DEFAULT_NAMESPACE)
         views = list_jobs(ClusterApi(context, say), where)
         if json:
-            as_json([view.as_json() for view in views])
+            print_json([view.as_json() for view in views])
             return
         if not views:
             say(
@@ -38,7 +38,7 @@ def listing(
             )
             return
         columns = ("JOB", "STATE", "PODS", "RAN", "AGE", "NAMESPACE", "REASON")
-        show(columns, [_row(view, everywhere) for view in views])
+        print_table(columns, [_row(view, everywhere) for view in views])
 
 
 def _row(view: JobView, everywhere: bool) -> tuple[str, ...]:

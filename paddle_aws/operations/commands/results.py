@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from paddle_node.volume.goodput import Goodput
 
-from paddle_aws.operations.account.bucket_upload import object_of
+from paddle_aws.operations.account.bucket_upload import parse_object
 from paddle_aws.operations.account.locks.locked_prices import node_hour
 from paddle_aws.operations.errors import BadInput, cli_errors
 from paddle_aws.operations.jobs.backend import choose_backend
@@ -29,7 +29,7 @@ from paddle_aws.operations.options import (
     Namespace,
     OfRehearsal,
 )
-from paddle_aws.operations.screen import age, as_json, say, show, span
+from paddle_aws.operations.screen import age, print_json, print_table, say, span
 
 
 def results(
@@ -75,7 +75,7 @@ def results(
     with cli_errors("interrupted: what was fetched stays; run the same command again to continue"):
         if to.startswith("s3://"):
             # Refuses a bad address before a pass is fetched for it.
-            object_of(to)
+            parse_object(to)
         if model and (download or json):
             raise BadInput("--model fetches the model alone: leave --download and --json out")
         where = choose_backend(job, namespace, context, rehearsal)
@@ -92,7 +92,7 @@ def results(
             goodput, failure = goodput_of(attempts), failure_of(attempts)
             if json:
                 spent = _goodput_json(goodput, trainers_in(files)) if goodput else None
-                as_json(
+                print_json(
                     {
                         "job": where.name,
                         "failure": failure,
@@ -146,7 +146,9 @@ def _show(name: str, passes: list[PassResult], outputs: list[ProgramOutput]) -> 
             ]
             for output in fold(outputs)
         ]
-        show(("OUTPUT", "FILES", "SIZE", "AGE"), lines, right=("FILES", "SIZE"), folds="OUTPUT")
+        print_table(
+            ("OUTPUT", "FILES", "SIZE", "AGE"), lines, right=("FILES", "SIZE"), folds="OUTPUT"
+        )
         say(f"`--download {OUTPUT}/NAME` fetches a file or a folder, `--download {OUTPUT}` all")
     if not passes and not outputs:
         say(f"job {name} has neither finished a pass nor written a file to {OUTPUT}/ yet")
@@ -163,4 +165,4 @@ def _show_passes(passes: list[PassResult]) -> None:
             line[3:] = f"{measured.loss:.4f}", f"{measured.records:,}", span(measured.seconds)
         lines.append(line)
     columns = ("PASS", "SAVED", "SIZE", "LOSS", "RECORDS", "TIME")
-    show(columns, lines, right=("PASS", "SIZE", "LOSS", "RECORDS", "TIME"))
+    print_table(columns, lines, right=("PASS", "SIZE", "LOSS", "RECORDS", "TIME"))

@@ -17,7 +17,7 @@ from paddle_aws.operations.options import (
     Namespace,
     OfRehearsal,
 )
-from paddle_aws.operations.screen import age, as_json, span
+from paddle_aws.operations.screen import age, print_json, span
 
 
 def status(
@@ -35,15 +35,17 @@ def status(
     with cli_errors():
         view = choose_backend(job, namespace, context, rehearsal).status()
         if json:
-            as_json(view.as_json())
+            print_json(view.as_json())
         else:
-            show(view)
+            print_view(view)
 
 
-def show(view: JobView) -> None:
+def print_view(view: JobView) -> None:
     """Prints the screen of `status`."""
     is_ = view.phase if view.phase == "failed" else f"is {view.phase}"
-    screen.show(("",), [(f"{view.name} {is_}" + (f": {view.reason}" if view.reason else ""),)])
+    screen.print_table(
+        ("",), [(f"{view.name} {is_}" + (f": {view.reason}" if view.reason else ""),)]
+    )
     parts = [
         (word, _line(part))
         for word, part in (
@@ -67,11 +69,11 @@ def show(view: JobView) -> None:
                 + (f", attempt {view.progress.attempt}" if view.progress else ""),
             )
         )
-    screen.show(("", " "), [(f"  {word}", line) for word, line in parts])
+    screen.print_table(("", " "), [(f"  {word}", line) for word, line in parts])
     if view.pods:
         typer.echo()
         rows = [(pod.who, pod.phase, pod.node, age(pod.created), pod.reason) for pod in view.pods]
-        screen.show(("POD", "STATE", "NODE", "AGE", "REASON"), rows)
+        screen.print_table(("POD", "STATE", "NODE", "AGE", "REASON"), rows)
     elif not view.reason:
         typer.echo("  no pods: they are not made yet, or were removed with their Job")
 

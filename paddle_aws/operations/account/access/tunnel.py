@@ -15,7 +15,7 @@ import subprocess
 from collections.abc import Callable
 from typing import Any
 
-from paddle_aws.operations.account.aws import client, every
+from paddle_aws.operations.account.aws import client, list_all
 from paddle_aws.operations.errors import BadInput, Failed
 
 PLUGIN = "session-manager-plugin"
@@ -28,7 +28,7 @@ TAG = "paddle-aws/tunnel"
 """The machine's tag; its value is the session document's name."""
 
 
-def hold(document: str, region: str, port: int, ready: Callable[[], None]) -> None:
+def forward_port(document: str, region: str, port: int, ready: Callable[[], None]) -> None:
     """Forwards `port` of this machine to the target of the session document `document`, until the
     tunnel is closed.
 
@@ -83,7 +83,9 @@ def machines(ec2: Any, document: str) -> list[str]:
         {"Name": "instance-state-name", "Values": ["running"]},
     ]
     return list(
-        every(ec2, "describe_instances", "Reservations[].Instances[].InstanceId", Filters=filters)
+        list_all(
+            ec2, "describe_instances", "Reservations[].Instances[].InstanceId", Filters=filters
+        )
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from paddle_aws.operations.account.aws import every
+from paddle_aws.operations.account.aws import list_all
 from paddle_aws.operations.account.check import Check, Findings, State
 from paddle_aws.operations.account.cluster_account import BROKEN, ClusterAccount
 from paddle_aws.operations.account.machines import machines
@@ -54,7 +54,7 @@ class AccountChecks(ClusterAccount):
         super().__init__(spec)
         self._fix = fix
 
-    def all(self) -> list[Check]:
+    def list_checks(self) -> list[Check]:
         """Returns the checks in the order in which they are shown."""
         return [
             ("credentials", self.credentials),
@@ -124,7 +124,7 @@ class AccountChecks(ClusterAccount):
             asked: dict[str, Any] = {"LocationType": "availability-zone", "Filters": filters}
             path = "InstanceTypeOfferings[].[InstanceType, Location]"
             offered = list(
-                every(self.client("ec2"), "describe_instance_type_offerings", path, **asked)
+                list_all(self.client("ec2"), "describe_instance_type_offerings", path, **asked)
             )
             for kind in group.types:
                 lacking = [zone for zone in group.zones if [kind, zone] not in offered]
@@ -357,7 +357,7 @@ class AccountChecks(ClusterAccount):
         is taken.
         """
         name, logs = f"/aws/eks/{self.spec.cluster_name}/cluster", self.client("logs")
-        groups = every(logs, "describe_log_groups", "logGroups[]", logGroupNamePrefix=name)
+        groups = list_all(logs, "describe_log_groups", "logGroups[]", logGroupNamePrefix=name)
         if not any(group["logGroupName"] == name for group in groups):
             yield "ok", f"no log group is named {name}: the name is free"
         elif any(

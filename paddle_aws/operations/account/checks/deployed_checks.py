@@ -16,7 +16,7 @@ from constructs_lib.storage.stack_policy import KEPT
 from k8s_charts.deployed import ClusterOutputs
 from paddle_aws.operations.account import setup_documents
 from paddle_aws.operations.account.access import tunnel
-from paddle_aws.operations.account.aws import every
+from paddle_aws.operations.account.aws import list_all
 from paddle_aws.operations.account.check import Check, Findings, State
 from paddle_aws.operations.account.checks.version_checks import VersionChecks, refused_step
 from paddle_aws.operations.account.cluster_account import ClusterAccount
@@ -90,7 +90,7 @@ class DeployedChecks:
             ("add-ons", lambda: [_health(*part) for part in asked.addons.items()]),
             ("node groups", lambda: [_health(*part) for part in asked.node_groups.items()]),
         ]
-        return [*named, *asked.all(), *groups, *both]
+        return [*named, *asked.list_checks(), *groups, *both]
 
     def destroy(self) -> list[Check]:
         """Returns the checks of what would block `cdk destroy`."""
@@ -307,7 +307,7 @@ class DeployedChecks:
 
     def groups(self) -> Findings:
         autoscaling = self._client("autoscaling")
-        for group in every(
+        for group in list_all(
             autoscaling, "describe_auto_scaling_groups", "AutoScalingGroups[]", Filters=self._ours
         ):
             states = [
@@ -342,7 +342,7 @@ class DeployedChecks:
                 if look["service"] == "ec2"
                 else {}
             )
-            for thing in every(
+            for thing in list_all(
                 self._client(look["service"]),
                 look["call"],
                 look["find"].replace("${vpc}", vpc),
@@ -352,9 +352,9 @@ class DeployedChecks:
 
     def foreign_mount_targets(self) -> Iterator[str]:
         efs, vpc = self._client("efs"), self._output("VpcId")
-        systems = set(every(efs, "describe_file_systems", "FileSystems[].FileSystemId"))
+        systems = set(list_all(efs, "describe_file_systems", "FileSystems[].FileSystemId"))
         for system in sorted(systems - {self._account.outputs.get("FileSystemId")}):
-            for target in every(
+            for target in list_all(
                 efs, "describe_mount_targets", "MountTargets[]", FileSystemId=system
             ):
                 if target.get("VpcId") == vpc:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
-from paddle_aws.operations.account.aws import every
+from paddle_aws.operations.account.aws import list_all
 from paddle_aws.operations.account.check import Check, Findings
 from paddle_aws.operations.account.locks.add_ons import defaults, releases
 from paddle_aws.stacks.cluster_spec import ADDONS, DAEMON_ADDONS, ClusterSpec
@@ -48,7 +48,7 @@ class VersionChecks:
     def __init__(self, spec: ClusterSpec, client: Callable[[str], Any]) -> None:
         self.spec, self._client, self._eks = spec, client, client("eks")
 
-    def all(self) -> list[Check]:
+    def list_checks(self) -> list[Check]:
         """Returns the checks in the order of an upgrade."""
         return [
             ("version", self.version),
@@ -73,7 +73,7 @@ class VersionChecks:
             {"clusterName": self.spec.cluster_name},
             getattr(self._eks, f"describe_{kind}"),
         )
-        names = every(self._eks, f"list_{kind}s", f"{kind}s[]", **where)
+        names = list_all(self._eks, f"list_{kind}s", f"{kind}s[]", **where)
         return {name: describe(**where, **{f"{kind}Name": name})[kind] for name in names}
 
     def version(self) -> Findings:

@@ -6,7 +6,7 @@ Kubernetes version, and a release of a node image only if Parameter Store recomm
 
 from typing import Any
 
-from paddle_aws.operations.account.aws import every
+from paddle_aws.operations.account.aws import list_all
 from paddle_aws.stacks.cluster_spec import NODE_IMAGES
 
 
@@ -19,7 +19,7 @@ def defaults(eks: Any, kubernetes_version: str, names: tuple[str, ...]) -> dict[
     path = f"addons[].addonVersions[] | [?{is_default}].addonVersion"
     for name in names:
         asked = {"addonName": name, "kubernetesVersion": kubernetes_version}
-        default = set(every(eks, "describe_addon_versions", path, **asked))
+        default = set(list_all(eks, "describe_addon_versions", path, **asked))
         if len(default) == 1:
             versions[name] = default.pop()
     return versions

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import yaml
 
-from paddle_aws.operations.account.aws import client, every
+from paddle_aws.operations.account.aws import client, list_all
 from paddle_aws.operations.errors import BadInput, Failed, Unreachable, translate_errors
 from paddle_aws.operations.screen import say
 from paddle_aws.settings.addresses import without_secrets
@@ -138,7 +138,7 @@ def read_spot_prices(spec: ClusterSpec, kinds: list[str]) -> dict[str, dict[str,
                     "StartTime": now,
                 }
                 history = list(
-                    every(
+                    list_all(
                         client("ec2", spec.region),
                         "describe_spot_price_history",
                         "SpotPriceHistory[]",

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 from paddle_node.volume import passes as saved
 
-from paddle_aws.operations.account.bucket_upload import side_by_side
+from paddle_aws.operations.account.bucket_upload import put_in_parallel
 from paddle_aws.operations.errors import Failed
 from paddle_aws.operations.jobs.volume.access import BLOCK, Volume
 from paddle_aws.operations.jobs.volume.server import WINDOW
@@ -49,7 +49,7 @@ def upload(
         return True
 
     # Transfers under way stop at their next block.
-    return side_by_side(put, files, stop.set)
+    return put_in_parallel(put, files, stop.set)
 
 
 def _blocks(
