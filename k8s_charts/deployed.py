@@ -22,7 +22,7 @@ from paddle_aws.settings.errors import SettingError
 PLACEHOLDER = "placeholder.invalid/paddle-trainer@sha256:" + "0" * 64
 
 
-def read(path: Path) -> dict[str, dict[str, str]]:
+def read_outputs(path: Path) -> dict[str, dict[str, str]]:
     """Returns {stack: {output: value}}. Raises SettingError if the file is not such JSON."""
     if not path.exists():
         raise SettingError(
@@ -148,7 +148,7 @@ class ClusterOutputs(model.Settings):
         different values.
         """
         outputs_by_name: dict[str, Any] = {}
-        for outputs in read(path).values():
+        for outputs in read_outputs(path).values():
             for key in outputs.keys() & {to_pascal(field) for field in cls.model_fields}:
                 if outputs_by_name.setdefault(key, outputs[key]) != outputs[key]:
                     raise SettingError(
@@ -221,7 +221,7 @@ def check_namespace(job: TrainingJob, outputs: ClusterOutputs) -> None:
     )
 
 
-def choose(job: TrainingJob, outputs: ClusterOutputs, image_file: Path) -> str:
+def choose_image(job: TrainingJob, outputs: ClusterOutputs, image_file: Path) -> str:
     """Returns the pushed image with the job's requirements, if it has any; else job.yaml's `image`,
     else image.json's.
 
@@ -272,7 +272,7 @@ def pushed_images(image_file: Path) -> dict[str, str]:
     )
 
 
-def cuda(image_file: Path) -> str:
+def read_cuda(image_file: Path) -> str:
     """Returns the CUDA version of the image that `make push` pushed last; empty if it has none or
     nobody knows.
     """
@@ -307,7 +307,7 @@ class Deployed:
             if outputs_file.exists()
             else ClusterOutputs.placeholder()
         )
-        image = choose(job, outputs, image_file)
+        image = choose_image(job, outputs, image_file)
         if not outputs.placeholders:
             return cls(outputs, image)
         volume = job.volume

@@ -153,8 +153,8 @@ class DataChart(pod.PodChart):
         customize: pod.Customize | None = None,
     ) -> None:
         super().__init__(scope, f"{job.name}{DATA_ENDING}", job, labels=labels, customize=customize)
-        pod.config_map(self, job, "data", "program", job.program.files)
-        network.data(self, job, outputs)
+        pod.add_config_map(self, job, "data", "program", job.program.files)
+        network.add_data_policy(self, job, outputs)
 
         def document(identity: str) -> pod.Object:
             return _document(job, outputs, image, identity, self.customize_pod)

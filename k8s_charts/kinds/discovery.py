@@ -32,7 +32,7 @@ class Discovery:
         return [network.RULES["api-server"]] if self.asks_api_server else []
 
 
-def discovery(job: TrainingJob, ports: Mapping[str, int]) -> Discovery:
+def choose_discovery(job: TrainingJob, ports: Mapping[str, int]) -> Discovery:
     """Returns what the job's way of discovery needs. `ports`: those at which its pods meet."""
     return {"index": _index_discovery, "pod-list": _pod_list_discovery}[job.discovery](job, ports)
 

@@ -53,8 +53,8 @@ class EnvironmentChart(pod.PodChart):
     ) -> None:
         stem = f"{job.name}{ENVIRONMENT_ENDING}"
         super().__init__(scope, stem, job, labels=labels, customize=customize)
-        network.environment(self, job, outputs)
-        pod.config_map(self, job, "environment", "requirements", pod.requirements(job))
+        network.add_environment_policy(self, job, outputs)
+        pod.add_config_map(self, job, "environment", "requirements", pod.requirements(job))
         index = job.program.index
         container = {
             "name": "environment",

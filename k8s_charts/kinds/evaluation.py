@@ -30,7 +30,7 @@ _NOT_OF_THE_POD = (
 )
 
 
-def job(training: Mapping[str, Any], name: str) -> dict[str, Any]:
+def evaluation_job(training: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Returns the Job for a training Job, as the charts wrote that or a cluster returns it."""
     spec, metadata = training["spec"], training["metadata"]
     pod = spec["template"]["spec"]

@@ -102,7 +102,7 @@ class PaddleJobChart(pod.PodChart):
         program = (
             None
             if job.splits
-            else pod.config_map(self, job, "worker", "program", job.program.files)
+            else pod.add_config_map(self, job, "worker", "program", job.program.files)
         )
         servers = job.parameter_servers or 0
         roles: list[names.Role] = ["ps", "worker"] if servers else ["worker"]
@@ -112,16 +112,16 @@ class PaddleJobChart(pod.PodChart):
             more = [] if job.data is not None else [network.allow_ports(443)]
             if job.operator.etcd_server is not None:
                 more.append(network.allow_ports(int(job.operator.etcd_server.rpartition(":")[2])))
-            network.peers(self, job, roles, outputs, more=more)
+            network.add_peer_policy(self, job, roles, outputs, more=more)
         # No pod may be evicted: a PaddleJob's training does not recover from a lost pod, so a drain
         # waits for its end. Elastic workers may come and go.
         least = members if job.operator.elastic is None else members - 1
         common = names.labels(job)
         either = {"key": names.COMPONENT, "operator": "In", "values": list(roles)}
         selector = {"matchExpressions": [either], "matchLabels": dict(sorted(common.items()))}
-        pod.disruption_budget(self, job, least, selector, common)
+        pod.add_disruption_budget(self, job, least, selector, common)
         with_gpus = members if job.gpus.parameter_servers else job.trainers
-        scheduling.pod_group(self, job, members=members, with_gpus=with_gpus)
+        scheduling.add_pod_group(self, job, members=members, with_gpus=with_gpus)
         metadata = {"name": job.name, "namespace": job.namespace, "labels": common}
         kind = {
             "apiVersion": "batch.paddlepaddle.org/v1",

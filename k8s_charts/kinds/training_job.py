@@ -22,7 +22,7 @@ from k8s_charts import names, yaml_documents
 from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.kinds.controller import Controller
 from k8s_charts.kinds.data_job import identity_beside
-from k8s_charts.kinds.discovery import discovery
+from k8s_charts.kinds.discovery import choose_discovery
 from k8s_charts.pods import network, pod, scheduling
 from k8s_charts.pods.pod import literal
 from k8s_charts.spec import TrainingJob
@@ -161,16 +161,16 @@ class TrainingChart(pod.PodChart):
         super().__init__(scope, f"{job.name}-training", job, labels=labels, customize=customize)
         data_job = data_job or identity_beside(scope, job, outputs, image)
         trainers = names.labels(job, "trainer")
-        peers = discovery(job, {"control": job.ports.control, **_pserver_ports(job)})
+        peers = choose_discovery(job, {"control": job.ports.control, **_pserver_ports(job)})
         yaml_documents.add(self, *peers.documents)
-        network.peers(self, job, ["trainer"], outputs, more=peers.rules)
+        network.add_peer_policy(self, job, ["trainer"], outputs, more=peers.rules)
         # One pod at a time may be evicted: that costs all pods their current pass, and lets a
         # drained node go. A budget of none would block every drain until the job ends.
-        pod.disruption_budget(
+        pod.add_disruption_budget(
             self, job, job.trainers - 1, {"matchLabels": dict(sorted(trainers.items()))}, trainers
         )
-        scheduling.pod_group(self, job, members=job.trainers, with_gpus=job.trainers)
-        config = pod.config_map(self, job, "trainer", "settings", settings(job))
+        scheduling.add_pod_group(self, job, members=job.trainers, with_gpus=job.trainers)
+        config = pod.add_config_map(self, job, "trainer", "settings", settings(job))
         (parts,) = yaml_documents.template(
             "trainer.yaml",
             entry_point=contract.ENTRY_POINT,

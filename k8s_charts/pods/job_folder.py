@@ -63,7 +63,7 @@ def mounts(job: TrainingJob, role: str, environment: str | None) -> list[Object]
     return [*folders, *(_mount(job, path, read_only=True) for path in elsewhere)]
 
 
-def maker(
+def folder_maker(
     job: TrainingJob, role: str, environment: str | None, container: Object, resources: Object
 ) -> list[Object]:
     """Returns the init container of a pod with `container`, if one is needed.

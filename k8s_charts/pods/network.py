@@ -30,7 +30,7 @@ def _names(outputs: ClusterOutputs) -> Rule:
     return {**RULES["names"], "to": [*RULES["names"]["to"], *blocks]}
 
 
-def _policy(
+def _add_policy(
     scope: Construct,
     job: TrainingJob,
     role: names.Role,
@@ -54,7 +54,7 @@ def _policy(
     yaml_documents.add(scope, policy)
 
 
-def peers(
+def add_peer_policy(
     scope: Construct,
     job: TrainingJob,
     roles: Sequence[names.Role],
@@ -71,7 +71,7 @@ def peers(
     ]
     world = [RULES["world"]] if job.open_network else []
     for role in roles:
-        _policy(
+        _add_policy(
             scope,
             job,
             role,
@@ -91,7 +91,7 @@ def _readers(job: TrainingJob) -> list[Rule]:
     return [{"from": [reader], "ports": [{"port": job.ports.metrics, "protocol": "TCP"}]}]
 
 
-def data(scope: Construct, job: TrainingJob, outputs: ClusterOutputs) -> None:
+def add_data_policy(scope: Construct, job: TrainingJob, outputs: ClusterOutputs) -> None:
     """Lets the data job reach its source over HTTPS (or as its address says) and its credentials.
     Nothing reaches it.
     """
@@ -104,7 +104,7 @@ def data(scope: Construct, job: TrainingJob, outputs: ClusterOutputs) -> None:
         ports += [80] if address.scheme == "http" else []
         ports += [address.port] if address.port else []
     ports = list(dict.fromkeys(ports))
-    _policy(
+    _add_policy(
         scope,
         job,
         "data",
@@ -112,7 +112,7 @@ def data(scope: Construct, job: TrainingJob, outputs: ClusterOutputs) -> None:
     )
 
 
-def environment(scope: Construct, job: TrainingJob, outputs: ClusterOutputs) -> None:
+def add_environment_policy(scope: Construct, job: TrainingJob, outputs: ClusterOutputs) -> None:
     """Lets the environment Job reach package indexes: public ones over HTTPS, or the job's own, in
     whatever network that is. With wheels on the volume it reaches nothing. Nothing reaches it.
     """
@@ -125,4 +125,4 @@ def environment(scope: Construct, job: TrainingJob, outputs: ClusterOutputs) -> 
         address = urlsplit(index.url)
         port = address.port or (80 if address.scheme == "http" else 443)
         rules = [_names(outputs), {**RULES["world"], **allow_ports(*dict.fromkeys((443, port)))}]
-    _policy(scope, job, "environment", rules)
+    _add_policy(scope, job, "environment", rules)

@@ -138,7 +138,7 @@ def pull_policy(image: str) -> str:
     return "IfNotPresent" if digest or tag not in ("", "latest") else "Always"
 
 
-def config_map(
+def add_config_map(
     scope: Construct, job: TrainingJob, role: names.Role, ending: str, data: Mapping[str, str]
 ) -> str | None:
     """Adds an immutable ConfigMap and returns its name, which contains a hash of its data; None if
@@ -162,7 +162,7 @@ def config_map(
 
 
 def config_map_name(job: TrainingJob, ending: str, data: Mapping[str, str]) -> str | None:
-    """Returns the name of the ConfigMap that `config_map` adds; None if there is no data."""
+    """Returns the name of the ConfigMap that `add_config_map` adds; None if there is no data."""
     return names.hashed_name(f"{job.name}-{ending}", data) if data else None
 
 
@@ -230,7 +230,9 @@ def template(
         )
         first["volumeMounts"] = [*job_folder.mounts(job, role, environment), *first["volumeMounts"]]
         pod_spec["initContainers"] = (
-            job_folder.maker(job, role, environment, first, scheduling.requirements(resources))
+            job_folder.folder_maker(
+                job, role, environment, first, scheduling.requirements(resources)
+            )
             or None
         )
     filled: Object = yaml_documents.plain(pod)
@@ -402,7 +404,7 @@ def restart_rules(outputs: ClusterOutputs) -> Object:
     }
 
 
-def disruption_budget(
+def add_disruption_budget(
     scope: Construct,
     job: TrainingJob,
     min_available: int,

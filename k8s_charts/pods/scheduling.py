@@ -127,7 +127,7 @@ def queue_labels(job: TrainingJob) -> dict[str, str]:
     )
 
 
-def pod_group(scope: Construct, job: TrainingJob, *, members: int, with_gpus: int) -> None:
+def add_pod_group(scope: Construct, job: TrainingJob, *, members: int, with_gpus: int) -> None:
     """Adds Volcano's PodGroup of `members` pods, if the job asks for one; it has the job's name."""
     if job.gang.kind != "volcano":
         return

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from paddle_node import command_line, contract
 
 from k8s_charts.spec.job_settings import JobSettings
-from k8s_charts.spec.program import INLINE_LIMIT, json_size
+from k8s_charts.spec.program_archive import INLINE_LIMIT, json_size
 
 _SHELL = ("|", "||", "&", "&&", ";", "<", ">", ">>", "2>&1")
 _OUTPUT = re.compile(r"(?!.*/\.\.(/|$))(output|\{output\})/+[^/].*", re.DOTALL)

@@ -15,7 +15,7 @@ from pydantic import ConfigDict, PrivateAttr
 from k8s_charts.spec import recipe, rules
 from k8s_charts.spec.command_rules import command_faults
 from k8s_charts.spec.job_settings import TRAIN_PY, JobSettings
-from k8s_charts.spec.program_settings import Program
+from k8s_charts.spec.program import Program
 from k8s_charts.spec.recipe import Applied
 from k8s_charts.spec.value_types import amount
 from paddle_aws.settings import file as settings_file

@@ -13,7 +13,7 @@ from k8s_charts.spec import groups
 from k8s_charts.spec import pod_security as standards
 from k8s_charts.spec.data import Data, Input, InputName
 from k8s_charts.spec.pod import Pod
-from k8s_charts.spec.program_settings import Program
+from k8s_charts.spec.program import Program
 from k8s_charts.spec.value_types import (
     NUMBER_AS_TEXT,
     CommandLine,

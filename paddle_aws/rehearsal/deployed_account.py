@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Self
 
-from k8s_charts.deployed import read
+from k8s_charts.deployed import read_outputs
 from k8s_charts.spec import TrainingJob
 from paddle_aws.operations.account.bucket_upload import parse_object
 from paddle_aws.operations.errors import BadInput, Failed
@@ -77,7 +77,7 @@ class DeployedAccount(Account):
         self._before = self._cloud.inventory()
         with screen.phase("deploy") as phase:
             self._cloud.deploy(self._config, folder.outputs)
-            self._outputs = read(folder.outputs)
+            self._outputs = read_outputs(folder.outputs)
             resources = self._cloud.inventory() - self._before
             phase.result = (
                 f"cdk deploy --all: {len(self._outputs)} stacks, {len(resources)} resources"

@@ -37,7 +37,7 @@ async def evaluate(
     )
     if training is None:
         raise BadInput("the rehearsal was of a PaddleJob: its program measures itself")
-    evaluation_job = evaluation.job(training, f"{training['metadata']['name']}-evaluate")
+    evaluation_job = evaluation.evaluation_job(training, f"{training['metadata']['name']}-evaluate")
     job = manifests.read([*documents, evaluation_job]).jobs[-1]
     result = await run_job(job, host, addresses)
     log = result.ended[-1].logs[job.template.containers[0].name]

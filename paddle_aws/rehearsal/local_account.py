@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from k8s_charts import documents
-from k8s_charts.deployed import PLACEHOLDER, ClusterOutputs, choose
+from k8s_charts.deployed import PLACEHOLDER, ClusterOutputs, choose_image
 from k8s_charts.spec import TrainingJob
 from paddle_aws.operations.jobs.early_checks import check_deployed
 from paddle_aws.rehearsal.account import Account, proxy_settings
@@ -29,7 +29,7 @@ class LocalAccount(Account):
         deployed = outputs.exists()
         self._outputs = ClusterOutputs.load(outputs) if deployed else ClusterOutputs.placeholder()
         try:
-            self._image = choose(job, self._outputs, image_file)
+            self._image = choose_image(job, self._outputs, image_file)
         except SettingError:
             # The pods run this clone's files, whatever the cluster's image is.
             self._image = PLACEHOLDER

@@ -172,7 +172,9 @@ def test_documents_fit_each_other_and_the_strict_schema_of_each_version_that_eks
         if d["kind"] == "Job" and d["metadata"]["labels"][COMPONENT] == "trainer"
     ]
     # Include the Job that `paddle-aws evaluate` makes from each training Job.
-    documents += [evaluation.job(d, f"{d['metadata']['name']}-evaluate") for d in trainings]
+    documents += [
+        evaluation.evaluation_job(d, f"{d['metadata']['name']}-evaluate") for d in trainings
+    ]
     assert list(faults(documents)) == []
 
 

@@ -19,7 +19,7 @@ from paddle_node.volume.job_folder import JobFolder
 from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import documents
 from k8s_charts.spec import TrainingJob
-from k8s_charts.spec.program import ProgramArchive
+from k8s_charts.spec.program_archive import ProgramArchive
 from paddle_aws.settings.errors import SettingError
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from k8s_charts.deployed import ClusterOutputs, choose
+from k8s_charts.deployed import ClusterOutputs, choose_image
 from k8s_charts.spec import TrainingJob
 from paddle_aws.operations.cluster.kubeconfig_file import Entry, merge
 from paddle_aws.operations.errors import BadInput
@@ -57,7 +57,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "cluster.yaml": ClusterSpec.load,
     "job.yaml": TrainingJob.load,
     "outputs.json": ClusterOutputs.load,
-    "image.json": lambda path: choose(
+    "image.json": lambda path: choose_image(
         TrainingJob.load(ROOT / "job.yaml"), ClusterOutputs.placeholder(), path
     ),
     "kubeconfig": merged,

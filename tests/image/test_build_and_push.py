@@ -204,7 +204,9 @@ class TestAgainstAnEmulatedRegistry:
         file.write_text(JOB)
 
         def pushed_for_it() -> str:
-            return chosen.choose(TrainingJob.load(file), outputs, deployed.folder / "image.json")
+            return chosen.choose_image(
+                TrainingJob.load(file), outputs, deployed.folder / "image.json"
+            )
 
         with pytest.raises(
             SettingError,

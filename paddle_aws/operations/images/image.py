@@ -16,9 +16,9 @@ import typer
 from paddle_node.requirements import conflicts
 
 from k8s_charts import deployed as chosen
-from k8s_charts.deployed import read
+from k8s_charts.deployed import read_outputs
 from k8s_charts.spec import TrainingJob
-from k8s_charts.spec.program import LOCKS
+from k8s_charts.spec.program_archive import LOCKS
 from paddle_aws.operations.account.aws import client
 from paddle_aws.operations.cluster import reasons
 from paddle_aws.operations.errors import BadInput, Failed, cli_errors
@@ -158,7 +158,9 @@ def _derive(runtime: ContainerRuntime, job: TrainingJob, base: str) -> None:
 def repository_uri(outputs: Path) -> str:
     """Returns RepositoryUri of the deployed stacks. Raises BadInput unless there is exactly one."""
     addresses = {
-        stack["RepositoryUri"] for stack in read(outputs).values() if "RepositoryUri" in stack
+        stack["RepositoryUri"]
+        for stack in read_outputs(outputs).values()
+        if "RepositoryUri" in stack
     }
     if len(addresses) != 1:
         needed = "one is needed: deploy the storage stack of one cluster"

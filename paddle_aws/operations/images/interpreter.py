@@ -25,8 +25,8 @@ from paddle_node.contract import AGENT_PACKAGES, ExitCode, Variable
 from paddle_node.requirements import install
 
 from k8s_charts.spec import TrainingJob
-from k8s_charts.spec.program import LOCKS
-from k8s_charts.spec.program_settings import PackageIndex
+from k8s_charts.spec.program import PackageIndex
+from k8s_charts.spec.program_archive import LOCKS
 from paddle_aws.operations.errors import BadInput, Failed
 from paddle_aws.settings.file import cache_path
 

@@ -69,7 +69,7 @@ def measure(
     with volume as there:
         if not any(pass_.complete for pass_ in saved_passes(there, there.files("output"))):
             raise BadInput(f"job {name} has no complete pass: there is nothing to measure yet")
-    document = evaluation.job(training, f"{name[:40]}-evaluate-{secrets.token_hex(4)}")
+    document = evaluation.evaluation_job(training, f"{name[:40]}-evaluate-{secrets.token_hex(4)}")
     path = cluster.path(document)
     cluster.apply(document)
     try:

@@ -20,7 +20,7 @@ from paddle_node import command_line, contract
 from paddle_node.contract import ExitCode, Variable
 
 from k8s_charts.spec import TrainingJob
-from k8s_charts.spec.program import ProgramArchive
+from k8s_charts.spec.program_archive import ProgramArchive
 from paddle_aws.operations.errors import BadInput, Failed, Unreachable, translate_errors
 from paddle_aws.operations.images import interpreter
 from paddle_aws.operations.jobs.early_checks import check_data

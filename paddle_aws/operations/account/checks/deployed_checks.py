@@ -269,7 +269,7 @@ class DeployedChecks:
         from k8s_charts import deployed as chosen
         from k8s_charts.pods.scheduling import GPU
 
-        cuda, later = chosen.cuda(IMAGE_FILE), "each pod's own check tells before its attempt"
+        cuda, later = chosen.read_cuda(IMAGE_FILE), "each pod's own check tells before its attempt"
         nodes = [
             node
             for node in ClusterApi().items("/api/v1/nodes")

@@ -1,0 +1,258 @@
+"""A user's program on its way to the pods: as an archive named by its digest or, if small, in a
+ConfigMap; and its requirements.
+
+An archive of the same files has the same bytes on every machine (sorted, without times and owners),
+leaves out what git ignores, and has no link that leads out of the folder. Only `fetch` uses the
+network, and only for a commit that the cache lacks.
+"""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryFile, mkdtemp
+from typing import Any, Self
+
+from paddle_node import contract
+
+from paddle_aws.settings.addresses import without_secrets
+from paddle_aws.settings.errors import SettingError
+from paddle_aws.settings.file import cache_path
+
+LEFT_BEHIND = {".git", ".rehearsal", ".storm", "__pycache__"}
+"""Names of what is no part of a program: history, a rehearsal or a storm of it, compiled code."""
+INLINE_LIMIT = 250_000
+"""Bytes as JSON. `kubectl apply` keeps a copy of the object in an annotation, which holds 262,144;
+a ConfigMap holds 1 MiB.
+"""
+REQUIREMENTS_LIMIT = 1_000_000
+"""Bytes of the requirements, in a ConfigMap of 1 MiB."""
+LOCKS = {
+    "2.6": "trainer_image/requirements.lock",
+    "3.3": "trainer_image/requirements-collective.lock",
+}
+"""The lock file of each Paddle version, relative to the project."""
+
+
+@dataclass(frozen=True)
+class ProgramArchive:
+    """A program's files, and the digest of their archive."""
+
+    root: Path
+    names: tuple[str, ...]
+    """Files and links below `root`, sorted."""
+    size: int
+    """Bytes of the files."""
+    digest: str
+    """SHA-256 of the archive."""
+    setting: str = field(compare=False)
+    """The setting that named the folder, for sentences."""
+
+    @classmethod
+    def from_folder(cls, root: Path, setting: str, job_file: Path | None = None) -> Self:
+        """Reads the folder, which `setting` names; in a checkout, only what git does not ignore.
+        The job file is left out: a run goes on after an edit of it. Raises SettingError.
+        """
+        if not root.is_dir():
+            raise SettingError(f"{setting} is {root}: there is no such folder")
+        root = root.resolve()
+        try:
+            ours = job_file.resolve() if job_file is not None else None
+            names = tuple(sorted(name for name in _listed(root) if root / name != ours))
+            size = sum((root / name).lstat().st_size for name in names)
+            if not 0 < size <= contract.PROGRAM_LIMIT:
+                raise SettingError(
+                    f"{setting} is {root}: its files have {size:,} bytes, 1 to "
+                    f"{contract.PROGRAM_LIMIT:,} are allowed; let .gitignore leave out what is "
+                    "not the program"
+                )
+            with TemporaryFile() as file:
+                return cls(root, names, size, _write(root, names, file, setting), setting)
+        except OSError as error:
+            raise SettingError(
+                f"{setting} has {error.filename or root}, which cannot be read: {error.strerror}"
+            ) from None
+
+    @classmethod
+    def from_commit(cls, repository: str, commit: str, folder: str, *, fetch: bool) -> Self:
+        """Reads the files of a commit, or of a folder in it. Raises SettingError, also if a needed
+        `fetch` is not allowed.
+        """
+        checkout = cache_path("programs", repository, commit)
+        # Untracked files count too: nobody works in the cache.
+        if (
+            not checkout.is_dir()
+            or _git(checkout, "status", "--porcelain", "--ignored")
+            or _git(checkout, "diff", commit)
+        ):
+            if not fetch:
+                raise SettingError(
+                    f"program.commit is {commit}: not on this machine yet, `paddle-aws submit "
+                    "--dry-run` fetches it"
+                )
+            _fetch(repository, commit, checkout)
+        if not (checkout / folder).is_dir():
+            raise SettingError(f"program.folder is {folder}: commit {commit} has no such folder")
+        return cls.from_folder(checkout / folder, "program.folder")
+
+    def texts(self) -> dict[str, str]:
+        """Returns the files by name, for a ConfigMap. Raises SettingError for what it cannot
+        hold.
+        """
+        files: dict[str, str] = {}
+        for name in self.names:
+            if not re.fullmatch(r"(?!\.\.)[-._a-zA-Z0-9]{1,253}", name):
+                raise SettingError(
+                    f"{self.setting} has {name!r}: a ConfigMap holds files only, with letters, "
+                    "digits, '-', '_' and '.' in names; use `from: folder` or image"
+                )
+            try:
+                files[name] = (self.root / name).read_bytes().decode()
+            except (OSError, UnicodeDecodeError):
+                raise SettingError(
+                    f"{self.setting} has {name}: only readable UTF-8 text can be in a ConfigMap"
+                ) from None
+        if (size := json_size(files)) > INLINE_LIMIT:
+            allowed = f"{INLINE_LIMIT} are allowed; use `from: folder` or image"
+            raise SettingError(
+                f"{self.setting} is {self.root}: its files have {size} bytes as JSON, {allowed}"
+            )
+        return files
+
+    def write(self, file: Path) -> None:
+        """Writes the archive. Raises SettingError if the folder has changed since it was read."""
+        with file.open("w+b") as stream:
+            if _write(self.root, self.names, stream, self.setting) != self.digest:
+                raise SettingError(
+                    f"{self.setting} is {self.root}: the folder changed while it was read; run the "
+                    "command again"
+                )
+
+
+def _write(root: Path, names: tuple[str, ...], file: Any, setting: str) -> str:
+    """Writes the archive of the folder that `setting` names, and returns its digest."""
+
+    def plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
+        if not (member.isreg() or member.issym()):
+            raise SettingError(
+                f"{setting} has {root / member.name}: files, folders and links are allowed"
+            )
+        link = (
+            os.path.normpath(Path(member.name).parent / member.linkname) if member.issym() else ""
+        )
+        if link.startswith(("/", "../")):
+            raise SettingError(
+                f"{setting} has the link {root / member.name}, which leads out of the folder"
+            )
+        member.mtime = member.uid = member.gid = 0
+        member.uname = member.gname = ""
+        member.mode = 0o755 if member.mode & 0o100 else 0o644
+        return member
+
+    with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for name in names:
+            tar.inodes = {}  # type: ignore[attr-defined]  # A file of two names is two files.
+            tar.add(root / name, name, recursive=False, filter=plain)
+    file.seek(0)
+    return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _listed(root: Path) -> Iterator[str]:
+    """Yields the names of files and links."""
+    listing = _git(
+        root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", check=False
+    )
+    # If git lists nothing, it is no checkout, or a folder that the repository around it ignores.
+    for name in set(listing.split("\0")) - {""} or {entry.name for entry in root.iterdir()}:
+        path = root / name
+        if (
+            path.is_dir() and not path.is_symlink() and path.name not in LEFT_BEHIND
+        ):  # In a checkout: a submodule.
+            yield from (f"{name.rstrip('/')}/{below}" for below in _listed(path))
+        elif path.exists() and not LEFT_BEHIND.intersection(Path(name).parts):
+            yield name
+
+
+def _fetch(repository: str, commit: str, target: Path) -> None:
+    """Fetches the whole commit into the cache. On failure the cache keeps what it held."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(mkdtemp(dir=target.parent))
+    try:
+        _git(draft, "init", "--quiet")
+        _git(draft, "fetch", "--quiet", "--depth", "1", "--no-tags", repository, commit)
+        _git(draft, "-c", "core.autocrlf=false", "checkout", "--quiet", "--detach", commit)
+        shutil.rmtree(target, ignore_errors=True)
+        draft.rename(target)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _git(folder: Path, *arguments: str, check: bool = True) -> str:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments], capture_output=True, check=False
+        )
+    except FileNotFoundError:
+        if not check:
+            return ""
+        raise SettingError(
+            "program.from is git, and git is not installed: install it, or use `from: folder`"
+        ) from None
+    if check and done.returncode != 0:
+        message = without_secrets(done.stderr.decode(errors="replace").strip().partition("\n")[0])
+        raise SettingError(f"program.commit cannot be read: git says {message}")
+    return os.fsdecode(done.stdout)
+
+
+def json_size(data: Mapping[str, str]) -> int:
+    """Returns the size of a ConfigMap's data as JSON, in bytes."""
+    # kubectl's copy is written by Go, which escapes these three as well.
+    return len(json.dumps(dict(data))) + 5 * sum(
+        text.count(sign) for text in data.values() for sign in "<>&"
+    )
+
+
+def read_requirements(packages: str | Iterable[str], folder: Path | None) -> tuple[str, ...]:
+    """Returns the packages of a list, or of a file in the program's folder; pip checks if they fit.
+    Raises SettingError.
+    """
+    if isinstance(packages, str):
+        if not packages.strip():
+            raise SettingError("program.requirements is empty: leave it out, or name packages")
+        if folder is None or not (folder / packages).resolve().is_relative_to(folder.resolve()):
+            raise SettingError(
+                f"program.requirements is {packages}: a list, such as [{packages}], or a file in a "
+                "local program's folder, is allowed"
+            )
+        try:
+            text = (folder / packages).read_text(encoding="utf-8-sig").replace("\\\n", " ")
+        except (OSError, UnicodeDecodeError):
+            raise SettingError(
+                f"program.requirements is {packages}: the program's folder has no such text file"
+            ) from None
+        packages = [re.sub(r"(^|\s)#.*", "", line) for line in text.splitlines()]
+    lines = tuple(line.strip() for line in packages if line.strip())
+    for line in lines:
+        # pip breaks lines at more signs than "\n", and replaces ${NAME} by a variable's value.
+        plain = line.replace("\t", " ").isprintable() and "${" not in line
+        if not plain or not re.match(r"[A-Za-z0-9][\w.-]*\s*($|[\[(<>=!~;@])", line):
+            raise SettingError(
+                f"program.requirements has {line!r}: a package and its versions are allowed, "
+                "such as six>=1.16"
+            )
+        if re.match("paddlepaddle[-_.]", line, re.IGNORECASE):
+            raise SettingError(
+                f"program.requirements has {line}: the image brings Paddle itself, leave it out"
+            )
+    if (size := len("\n".join(lines).encode()) + 1) > REQUIREMENTS_LIMIT:
+        raise SettingError(
+            f"program.requirements has {size:,} bytes, {REQUIREMENTS_LIMIT:,} are allowed: leave "
+            "out packages that the program does not import, or the hashes"
+        )
+    return lines
