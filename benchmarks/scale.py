@@ -135,7 +135,7 @@ import sys
 from pathlib import Path
 from paddle_node.volume.job_folder import JobFolder
 from paddle_node.volume import passes
-found = next(passes.newest_first(JobFolder(Path(sys.argv[1]))))
+found = next(passes.read_newest_first(JobFolder(Path(sys.argv[1]))))
 passes.verify(found.folder)
 """
 
@@ -239,7 +239,7 @@ def serve(pods: int, parent) -> None:
         with tempfile.TemporaryDirectory() as place:
             node = node_of(0, pods, place)
             server = Server(node, Discovery(node), Tasks(), lambda text: None)
-            await server.serve(runtimes.by_name(node.runtime), "incarnation", SECRET)
+            await server.serve(runtimes.find_runtime(node.runtime), "incarnation", SECRET)
             parent.send("serving")
             while not parent.poll():
                 await asyncio.sleep(0.2)

@@ -38,7 +38,7 @@ def main() -> int:
                 f"{Variable.RUNTIME} is {node.runtime}: its programs measure themselves; "
                 "fleet-ps or collective is allowed"
             )
-        newest = next(passes.newest_first(node.folder), None)
+        newest = next(passes.read_newest_first(node.folder), None)
         if newest is None:
             raise BadData(
                 f"{node.folder.output} holds no complete pass: nothing was trained to the end yet"

@@ -18,7 +18,7 @@ from paddle_node.data.settings import SplitSettings
 from paddle_node.failure import Failure
 from paddle_node.staging.shard_copy import verify_file
 from paddle_node.volume import data_manifest
-from paddle_node.volume.data_manifest import DataManifest, below
+from paddle_node.volume.data_manifest import DataManifest, name_in_shard
 from paddle_node.volume.job_folder import JobFolder
 
 IMAGE = Path(__file__).parents[2] / "trainer_image"
@@ -126,7 +126,7 @@ class Job:
         }
         for place, files in shards.items():
             for file in files:
-                path, name = self.folder.root / file.name, f"{place}/{below(file.name)}"
+                path, name = self.folder.root / file.name, f"{place}/{name_in_shard(file.name)}"
                 verify_file(path, file)
                 contents[name] = path.read_bytes()
                 assert not linked or path.samefile(self.folder.root / name)

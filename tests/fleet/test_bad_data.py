@@ -62,7 +62,7 @@ def test_a_pass_whose_bytes_are_as_saved_and_that_no_process_can_load_is_passed_
         (directory / name).write_bytes(change((directory / name).read_bytes()))
         facts = {
             key: value
-            for key, value in passes.record(directory).items()
+            for key, value in passes.read_record(directory).items()
             if key not in ("files", "checksum")
         }
         (directory / "done").unlink()

@@ -71,7 +71,9 @@ def test_the_pass_before_is_intact_and_the_job_says_why_it_ended_and_goes_on_whe
         assert re.search(why, said), said
         assert "Traceback" not in said and "cannot be recorded" not in said
     # Half-saved files take no room from the records that must still be written.
-    assert [one.name for one in passes.newest_first(job.folder)] == ["attempts/run-1/pass-00000"]
+    assert [one.name for one in passes.read_newest_first(job.folder)] == [
+        "attempts/run-1/pass-00000"
+    ]
     assert not list(job.folder.output.glob("attempts/*/pass-00001/*.gz"))
     passes.verify(job.folder.pass_dir(0))
     before = job.folder.done(0).read_bytes()

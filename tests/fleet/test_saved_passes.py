@@ -41,7 +41,7 @@ def sealed(directory: Path, number: int, identity: Identity = OURS, **facts: obj
 
 def saved(folder: JobFolder, number: int, attempt: int = 1, identity: Identity = OURS) -> Path:
     directory = sealed(begun(folder, attempt, f"pass-{number:05d}"), number, identity)
-    passes.lead(folder, directory.name)
+    passes.link_newest(folder, directory.name)
     return directory
 
 
@@ -61,7 +61,7 @@ def begin(
     own = {f"PADDLE_NODE_{name}": value for name, value in ({"SEED": "7"} | variables).items()}
     said: list[str] = []
     node = environment.parse(GOOD | environ | own)
-    return runtimes.by_name(node.runtime).progress(node, said.append).begin(
+    return runtimes.find_runtime(node.runtime).progress(node, said.append).begin(
         identity, History()
     ), said
 
@@ -110,7 +110,7 @@ def test_keep_passes_neither_counts_nor_deletes_a_damaged_or_foreign_pass(folder
     for number in range(3):
         saved(folder, number, attempt=2)
         passes.keep_newest(folder, OURS, 1, set())
-    kept = {one.name for one in passes.newest_first(folder)}
+    kept = {one.name for one in passes.read_newest_first(folder)}
     assert kept == {
         "attempts/run-1/pass-00008",
         "attempts/run-1/pass-00009",
@@ -145,7 +145,7 @@ def test_a_checkpoint_is_used_by_a_run_that_reads_the_same_records_in_the_same_o
         half,
         2,
         behind="attempts/run-1/pass-00001",
-        order=passes.order("data", 7, 3),
+        order=passes.order_digest("data", 7, 3),
         trainers=trainers,
     )
     happens(folder, half)
@@ -158,11 +158,11 @@ def test_a_checkpoint_is_used_by_a_run_that_reads_the_same_records_in_the_same_o
 BAD_DISK = """
 if index == '1' and seen == 1:
     from paddle_node.volume import passes
-    works = passes.described
+    works = passes.describe_files
     def fails(*share):
-        passes.described = works
+        passes.describe_files = works
         raise OSError(5, 'Input/output error')
-    passes.described = fails
+    passes.describe_files = fails
 time.sleep(0.005)
 """
 

@@ -58,7 +58,7 @@ def test_nfs_a_pass_is_sealed_or_given_up_by_one_of_two_clients_and_seen_whole_o
     for round_ in range(10):
         folder = saved(volume.a / str(round_))
         there = JobFolder(volume.b / str(round_))
-        assert not list(passes.newest_first(there))  # The client caches this.
+        assert not list(passes.read_newest_first(there))  # The client caches this.
         assert not (volume.b / folder.relative_to(volume.a) / passes.DONE).exists()
         for file in (folder / "000").iterdir():
             assert (volume.b / file.relative_to(volume.a)).stat().st_size == 100_000  # And this.
@@ -71,7 +71,7 @@ def test_nfs_a_pass_is_sealed_or_given_up_by_one_of_two_clients_and_seen_whole_o
         sealed = sealing.exception() is None
         assert sealed != bool(giving_up.result())
         for place in (there, JobFolder(volume.c / str(round_))):
-            saved_passes = list(passes.newest_first(place))
+            saved_passes = list(passes.read_newest_first(place))
             assert [saved_pass.number for saved_pass in saved_passes] == [3] * sealed
             for saved_pass in saved_passes:
                 passes.verify(saved_pass.folder)

@@ -21,7 +21,7 @@ from paddle_node import coordination
 from paddle_node.__main__ import main
 from paddle_node.environment import ProgramEnvironment, endpoint
 from paddle_node.runtimes import Process, Runtime, python_program
-from paddle_node.runtimes.recorded_passes import RecordedPasses
+from paddle_node.runtimes.pass_progress import PassProgress
 from paddle_node.volume import passes
 from paddle_node.volume.job_folder import JobFolder
 
@@ -153,14 +153,14 @@ def save(
             "trainers": [],
         },
     )
-    passes.lead(folder, directory.name)
+    passes.link_newest(folder, directory.name)
     passes.keep_newest(folder, passes.Identity(**identity), SETTINGS.get("keep", 0), set())
 
 
 if __name__ == "__main__":
     role, *arguments = sys.argv[1:] or ["agent"]
     if role == "agent":
-        code = main(arguments=[], runtime_by_name=lambda name: Runtime(processes, RecordedPasses))
+        code = main(arguments=[], runtime_by_name=lambda name: Runtime(processes, PassProgress))
         sys.stdout.flush()
         os._exit(code)
     {"server": serve, "trainer": train}[role](*arguments)

@@ -18,11 +18,11 @@ def save(job: JobFolder, attempt: int, number: int) -> Path:
     (folder / "model").mkdir(parents=True)
     (folder / "model/part-0").write_bytes(b"weights")
     passes.seal(folder, {"pass": number, "attempt": attempt, "data": "", "program": ""})
-    passes.lead(job, folder.name)
+    passes.link_newest(job, folder.name)
     return folder
 
 
-def listed(job: JobFolder) -> list[passes.Listed]:
+def listed(job: JobFolder) -> list[passes.ListedFolder]:
     sizes = {
         path.relative_to(job.output).as_posix(): path.stat().st_size
         for path in job.output.rglob("*")
@@ -58,7 +58,7 @@ def test_a_pass_is_valid_for_pods_and_tools_alike(
     folder = save(job, 1, 0)
     spoil(folder)
     [pass_] = listed(job)
-    assert pass_.complete == (passes.fault(folder) is None)
+    assert pass_.complete == (passes.find_fault(folder) is None)
 
 
 def test_the_newest_is_the_same_for_pods_and_tools_and_what_was_given_up_is_none(
@@ -69,7 +69,9 @@ def test_the_newest_is_the_same_for_pods_and_tools_and_what_was_given_up_is_none
     (job.attempt("run", 11) / "pass-00009").mkdir(parents=True)
     passes.discard_incomplete(job)
     names = ["run-10/pass-00000", "run-9/pass-00007", "run-2/pass-00010", "run-2/pass-00001"]
-    assert [pass_.name for pass_ in passes.newest_first(job)] == [f"attempts/{n}" for n in names]
+    assert [pass_.name for pass_ in passes.read_newest_first(job)] == [
+        f"attempts/{n}" for n in names
+    ]
     assert [pass_.folder for pass_ in listed(job)] == [f"attempts/{name}" for name in names]
 
 

@@ -21,7 +21,7 @@ def test_a_refused_listing_neither_starts_training_over_nor_lets_keep_passes_del
     first = job(count=2, stand_in={"keep": 1})
     first.start()
     first.end_undisturbed()
-    (kept,) = passes.newest_first(first.folder)
+    (kept,) = passes.read_newest_first(first.folder)
     second = job(count=2, run="run-2", stand_in={"passes": 3, "keep": 1})
     if os.geteuid() == 0:
         second.command = (*UNPRIVILEGED, *second.command)
@@ -36,7 +36,7 @@ def test_a_refused_listing_neither_starts_training_over_nor_lets_keep_passes_del
         assert re.search(
             "no attempt can begin: .*/job/output/attempts: Permission denied", second.log(index)
         )
-    assert [one.name for one in passes.newest_first(second.folder)] == [kept.name]
+    assert [one.name for one in passes.read_newest_first(second.folder)] == [kept.name]
     third = job(count=2, run="run-3", stand_in={"passes": 3, "keep": 1})
     third.start()
     third.end_undisturbed()

@@ -41,7 +41,7 @@ def test_a_pod_0_frozen_in_a_save_replaced_and_thawed_deletes_nothing_of_its_suc
     pods.start(0)
     pods.end_with(0, 0, 0)
     kept = ["attempts/run-1-2/pass-00003", "attempts/run-1-2/pass-00002"]
-    assert [one.name for one in passes.newest_first(pods.folder)] == kept
+    assert [one.name for one in passes.read_newest_first(pods.folder)] == kept
     # The trainer goes first, so that it finishes its save before anybody ends it.
     pods.release()
     os.kill(trainer, signal.SIGCONT)
@@ -53,8 +53,8 @@ def test_a_pod_0_frozen_in_a_save_replaced_and_thawed_deletes_nothing_of_its_suc
         "pass-00001 was given up by a later attempt while it was saved"
         in (old.life / "log").read_text()
     )
-    assert [one.name for one in passes.newest_first(pods.folder)] == kept
-    for one in passes.newest_first(pods.folder):
+    assert [one.name for one in passes.read_newest_first(pods.folder)] == kept
+    for one in passes.read_newest_first(pods.folder):
         passes.verify(one.folder)
     pods.end_undisturbed()
 
@@ -93,7 +93,7 @@ def test_a_changed_module_beside_train_py_is_another_program_and_doing_nothing_i
     )
     assert unused in pods.log(0)
     # The other program's passes stay, and the links for people lead to the new ones.
-    assert len(list(passes.newest_first(pods.folder))) == 4
+    assert len(list(passes.read_newest_first(pods.folder))) == 4
     assert pods.folder.pass_dir(1).readlink().as_posix() == "attempts/run-2-2/pass-00001"
     # All passes of the same program exist already.
     again = job(count=2, run="run-3", stand_in={"absent": True}, ATTEMPTS="1")

@@ -26,5 +26,5 @@ def _save(job: JobFolder, name: str, files: Mapping[str, bytes], record: Mapping
         (directory / file).parent.mkdir(parents=True, exist_ok=True)
         (directory / file).write_bytes(content)
     passes.seal(directory, {"run": "run", "data": "d", "program": "p", **record})
-    passes.lead(job, directory.name)
+    passes.link_newest(job, directory.name)
     return directory

@@ -332,7 +332,7 @@ def test_resume_from_an_earlier_pass_shows_the_new_runs_lines_alone(
     assert sorted(done.out.splitlines()) == [
         f"trainer {rank} | trainer {rank} goes on" for rank in range(3)
     ]
-    assert [saved_pass.number for saved_pass in passes.newest_first(job)] == [1, 0]
+    assert [saved_pass.number for saved_pass in passes.read_newest_first(job)] == [1, 0]
     assert (job.attempt("run", 1) / "pass-00002.set-aside-1" / "done").exists()
     assert before[0]["metadata"]["uid"] != api.of("trainer")[0]["metadata"]["uid"]
     assert run("resume", "--from", "2").code == 2

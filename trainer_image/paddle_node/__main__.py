@@ -33,7 +33,7 @@ stop, nor tell the Job.
 def main(
     environ: Mapping[str, str] = os.environ,
     arguments: Sequence[str] | None = None,
-    runtime_by_name: Callable[[str], Runtime] = runtimes.by_name,
+    runtime_by_name: Callable[[str], Runtime] = runtimes.find_runtime,
 ) -> int:
     """Runs the pod and returns its exit code."""
     last_words = contract.path(contract.TERMINATION_LOG, environ)
@@ -47,7 +47,7 @@ def main(
             contract.path(contract.SHARED_MEMORY, environ) if last_words.exists() else None,
         )
         limits.raise_open_files()
-        discovery_ = discovery.by_name(pod.discovery, pod, partial(output.say_as_agent, pod))
+        discovery_ = discovery.find_discovery(pod.discovery, pod, partial(output.say_as_agent, pod))
         return asyncio.run(
             Agent(
                 pod,

@@ -232,7 +232,7 @@ class PodEnvironment:
     attempts: int = setting(Reader.whole, Variable.ATTEMPTS)
     seed: int = setting(Reader.whole, Variable.SEED)
     runtime: str = setting(Reader.text, Variable.RUNTIME, DEFAULT_RUNTIME)
-    """A name that `runtimes.by_name` knows."""
+    """A name that `runtimes.find_runtime` knows."""
     command: UserCommand
     discovery: str = setting(Reader.choice, Variable.DISCOVERY, DISCOVERIES)
     index: int | None

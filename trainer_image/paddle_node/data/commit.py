@@ -21,7 +21,7 @@ from paddle_node.data.deal import HELD_OUT
 from paddle_node.data.whole_files import Names
 from paddle_node.failure import BadData
 from paddle_node.volume import attempts, data_manifest, durable, lease
-from paddle_node.volume.data_manifest import DataManifest, Shard, below
+from paddle_node.volume.data_manifest import DataManifest, Shard, name_in_shard
 from paddle_node.volume.job_folder import JobFolder
 
 MANIFEST = SPLIT_MANIFEST
@@ -59,7 +59,7 @@ def complete(place: Path, pods: int) -> DataManifest | None:
         return None
     newest = manifests[0]
     for number, other in enumerate(manifests):
-        if not other.same(newest):
+        if not other.is_same_split(newest):
             raise BadData(
                 f"{newest.source.uri} changed while it was being split (index 0 found "
                 f"{newest.source.size} bytes, index {number} {other.source.size}, of other "
@@ -80,7 +80,7 @@ def complete(place: Path, pods: int) -> DataManifest | None:
     if pods > 1 and newest.format == "files":
         names = Names()
         for file in whole.files():
-            names.add(below(file.name))
+            names.add(name_in_shard(file.name))
     return create(whole, place / MANIFEST)
 
 
@@ -88,7 +88,7 @@ def complete_splits(folder: JobFolder) -> Iterator[DataManifest]:
     """Yields the manifest of every complete split, starting with the job's data."""
     seen: set[str] = set()
     for path in (folder.data_manifest, *durable.glob(folder.splits, f"*/{MANIFEST}")[::-1]):
-        manifest = data_manifest.whole(path)
+        manifest = data_manifest.read_intact(path)
         if (
             manifest
             and manifest.split not in seen
@@ -103,9 +103,9 @@ def put(folder: JobFolder, manifest: DataManifest, job: str) -> DataManifest | N
     data job removed the split.
     """
     manifest = replace(manifest, job=job or manifest.job)
-    if data_manifest.whole(folder.data_manifest) != manifest:
+    if data_manifest.read_intact(folder.data_manifest) != manifest:
         durable.write(folder.data_manifest, manifest.as_json())
-    durable.look(
+    durable.refresh(
         folder.splits
     )  # Another node may have renamed the split, which this one remembers.
     if not (folder.splits / manifest.split / MANIFEST).exists():
@@ -114,7 +114,7 @@ def put(folder: JobFolder, manifest: DataManifest, job: str) -> DataManifest | N
     # that stays.
     while True:
         _set_links(folder, manifest)
-        now = data_manifest.whole(folder.data_manifest)
+        now = data_manifest.read_intact(folder.data_manifest)
         if now is None or now.split == manifest.split:
             return manifest
         manifest = now
@@ -143,9 +143,9 @@ def refuse_foreign(folder: JobFolder) -> None:
 def sweep(folder: JobFolder, keep: str) -> None:
     """Removes splits that no run reads, and the leftovers of dead pods. Keeps the split `keep`."""
     gone = durable.glob(folder.splits, f"{GONE}*")
-    current = data_manifest.whole(folder.data_manifest)
+    current = data_manifest.read_intact(folder.data_manifest)
     for path in gone:
-        newest = data_manifest.whole(path / MANIFEST)
+        newest = data_manifest.read_intact(path / MANIFEST)
         if newest and newest.split in (keep, current and current.split):
             # Another data job renamed this split before it became the job's data, and has not
             # checked it again yet.
@@ -158,7 +158,7 @@ def sweep(folder: JobFolder, keep: str) -> None:
             continue
         place = folder.splits / entry.name
         for path in durable.glob(place, "[0-9]*.json"):
-            if manifest := data_manifest.whole(path):
+            if manifest := data_manifest.read_intact(path):
                 winners = {file.name.split("/")[2] for file in manifest.files()}
                 for other in durable.glob(place, f"{path.stem}.*"):
                     if other.is_dir() and other.name not in winners:
@@ -188,7 +188,7 @@ def remove(path: Path, sure: Callable[[Path], bool]) -> None:
 def _is_unneeded(folder: JobFolder, split: str, place: Path) -> bool:
     """Returns whether nobody needs `split`, whose files are now at `place`."""
     if (place / MANIFEST).exists():
-        current = data_manifest.whole(folder.data_manifest)
+        current = data_manifest.read_intact(folder.data_manifest)
         return current is not None and current.split not in ("", split) and _is_unused(folder)
     newest = 0.0
     for path in (place, *durable.walk(place)):
@@ -204,7 +204,7 @@ def _is_unused(folder: JobFolder) -> bool:
     holder = lease.holder(folder.run_state)
     return (
         holder is None
-        or not attempts.read(folder).in_progress(holder[0])
+        or not attempts.read(folder).is_in_progress(holder[0])
         or _now(folder) - holder[1] > contract.LEASE
     )
 
@@ -251,7 +251,7 @@ def _make_view(folder: JobFolder, manifest: DataManifest) -> Path:
         return folder.root.joinpath(*manifest.files()[0].name.split("/")[:3])
     view = folder.splits / manifest.split / "shards"
     for file in manifest.files():
-        path = view / file.name.split("/")[3] / below(file.name)
+        path = view / file.name.split("/")[3] / name_in_shard(file.name)
         path.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):
             path.symlink_to(os.path.relpath(folder.root / file.name, path.parent))

@@ -167,7 +167,7 @@ def _source(name: str, address: str, environ: Mapping[str, str]) -> tuple[Source
     mount = environ.get(Variable.JOB_PATH, contract.VOLUME_MOUNT)
     folder = JobFolder(contract.path(mount, environ) / job)
     _check_job(f"inputs.{name} is job {job}", folder, job, path)
-    durable.look(folder.output)
+    durable.refresh(folder.output)
     if not path and (folder.output / "inference").is_dir():
         path = "inference"
     output = f"{mount}/{job}/output"

@@ -213,7 +213,9 @@ def _spoilt(settings: SplitSettings, intended: DataManifest) -> bool:
     """
     place = settings.folder.splits / settings.run
     mine = data_manifest.read(place / f"{settings.index}.json") if settings.pods == 1 else None
-    return (place / commit.MANIFEST).exists() or (mine is not None and not mine.same(intended))
+    return (place / commit.MANIFEST).exists() or (
+        mine is not None and not mine.is_same_split(intended)
+    )
 
 
 def _anew(settings: SplitSettings) -> SplitSettings:
@@ -250,7 +252,7 @@ def _complete(settings: SplitSettings, intended: DataManifest) -> tuple[DataMani
     """
     damaged = False
     for manifest in commit.complete_splits(settings.folder):
-        if not manifest.same(intended) or not (
+        if not manifest.is_same_split(intended) or not (
             intended.source.etag or manifest.split.partition(".")[0] == settings.run
         ):
             continue
@@ -272,7 +274,7 @@ def _split(
     place.mkdir(parents=True, exist_ok=True)
 
     def undone(_: Path | None = None) -> bool:
-        durable.look(place)
+        durable.refresh(place)
         return not mine.exists()
 
     if undone():

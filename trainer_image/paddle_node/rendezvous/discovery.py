@@ -58,7 +58,7 @@ class Discovery:
         """Sends no requests until the next question: this pod waits for no other."""
 
 
-def by_name(name: str, pod: PodEnvironment, say: Callable[[str], None]) -> Discovery:
+def find_discovery(name: str, pod: PodEnvironment, say: Callable[[str], None]) -> Discovery:
     """Returns the discovery called `name`. Raises `Failure` if it cannot work."""
     # TLS and HTTP take time to import: only pod-list pays for it.
     modules = {"index": __name__, "pod-list": "paddle_node.tutorials.pod_list"}

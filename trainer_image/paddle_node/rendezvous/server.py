@@ -239,4 +239,4 @@ class Server:
                 self._lease = (
                     None  # Not released: when it expires, everything of this run has stopped.
                 )
-                raise held.overdue()
+                raise held.expiry_failure()

@@ -102,7 +102,7 @@ def _records(folder: Path) -> Iterator[tuple[Path, Record | None]]:
     """Yields this platform's records in order, None for any other; last, where the next one
     belongs. Raises OSError.
     """
-    durable.look(folder)
+    durable.refresh(folder)
     for number in itertools.count(1):
         file = folder / f"record-{number}.json"
         try:

@@ -52,7 +52,7 @@ def remove(folder: Path, environ: Mapping[str, str]) -> None:
 
 def find(folder: Path, environ: Mapping[str, str]) -> dict[Path, str]:
     """Returns the sentences for which the job's pods may end, by file. Raises OSError."""
-    durable.look(folder)
+    durable.refresh(folder)
     refusals = {file: _read(file) for file in durable.glob(folder, "refusal-*.json")}
     return {
         file: refusal["sentence"]

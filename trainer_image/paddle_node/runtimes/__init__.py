@@ -1,7 +1,7 @@
 """Runtimes: each defines a kind of program, with its processes, its progress, when it is done and
 where it resumes.
 
-A runtime is a file that sets `RUNTIME` and that `by_name` lists. It describes
+A runtime is a file that sets `RUNTIME` and that `find_runtime` lists. It describes
 processes and does not import Paddle, which keeps the agent small.
 """
 
@@ -149,7 +149,7 @@ def backend(pod: PodEnvironment) -> dict[str, str]:
     return {} if pod.command.gpus else {"PADDLE_DISTRI_BACKEND": "gloo"}
 
 
-def by_name(name: str) -> Runtime:
+def find_runtime(name: str) -> Runtime:
     """Returns the runtime called `name`. Raises `SettingError` with the allowed names."""
     modules = {
         "collective": f"{__name__}.collective",

@@ -42,7 +42,7 @@ _NO_SUCH_FILE = (
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class CheckpointShape:
     """What a whole checkpoint of a stack has."""
 
     files: Sequence[str]
@@ -55,10 +55,10 @@ class Checkpoint:
     """Ranks whose files have to be there; 0: those of none are asked for."""
 
 
-class Judge:
+class CheckpointCheck:
     """Says what is missing in checkpoints, and reads each file once while it stays the same."""
 
-    def __init__(self, checkpoint: Checkpoint) -> None:
+    def __init__(self, checkpoint: CheckpointShape) -> None:
         self._checkpoint = checkpoint
         self._seen: dict[Path, tuple[_Stamp, str]] = {}
 

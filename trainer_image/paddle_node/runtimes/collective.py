@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from paddle_node.environment import Attempt, PodEnvironment, endpoint
 from paddle_node.runtimes import Process, Runtime, backend, launch, python_program
-from paddle_node.runtimes.recorded_passes import RecordedPasses
+from paddle_node.runtimes.pass_progress import PassProgress
 
 
 def standby(pod: PodEnvironment) -> tuple[Process, ...]:
@@ -35,4 +35,4 @@ def processes(
     return (python_program.process(pod, "trainer", cluster),)
 
 
-RUNTIME = Runtime(processes, RecordedPasses, standby=standby)
+RUNTIME = Runtime(processes, PassProgress, standby=standby)

@@ -16,7 +16,7 @@ from paddle_node.environment import PodEnvironment
 from paddle_node.failure import SettingError
 from paddle_node.runtimes import History, Resumption, program_files
 from paddle_node.runtimes.attempt_output import OUTPUT, AttemptOutput, Facts
-from paddle_node.runtimes.checkpoint import Checkpoint, Judge, members
+from paddle_node.runtimes.checkpoint import CheckpointCheck, CheckpointShape, members
 from paddle_node.runtimes.series import Number, Series
 from paddle_node.volume import data_manifest, durable
 from paddle_node.volume.passes import Identity
@@ -60,8 +60,10 @@ class FileProgress:
         self._model = pod.command.model
         anybody = pod.resume_from == "any"  # Another number of ranks may have saved.
         ranks = 0 if anybody else pod.trainers * pod.command.processes
-        self._judge = (
-            Judge(Checkpoint(pod.command.checkpoint_files, pod.command.checkpoint_last, ranks))
+        self._check = (
+            CheckpointCheck(
+                CheckpointShape(pod.command.checkpoint_files, pod.command.checkpoint_last, ranks)
+            )
             if pod.command.checkpoint_files
             else None
         )
@@ -139,7 +141,7 @@ class FileProgress:
                 else None
             )
         success = self._root / self._success
-        durable.look(success.parent)
+        durable.refresh(success.parent)
         try:
             durable.stat(success)
         except (FileNotFoundError, NotADirectoryError):
@@ -204,7 +206,7 @@ class FileProgress:
         names = self._names(self._progress)
         newest = next(self._newest(self._progress, names), ("", 0))
         # Of checkpoints, one that is not whole yet is no change.
-        return f"{0 if self._judge else len(names)} {newest}"
+        return f"{0 if self._check else len(names)} {newest}"
 
     def _names(self, pattern: str) -> list[str]:
         return durable.names(self._root, pattern) if pattern else []
@@ -247,9 +249,9 @@ class FileProgress:
 
     def _fault(self, name: str) -> str:
         """Returns why a checkpoint is not whole; empty: it is, or nobody says what whole is."""
-        if self._judge is None or not PurePosixPath(name).match(self._resume):
+        if self._check is None or not PurePosixPath(name).match(self._resume):
             return ""
-        return self._judge.fault(self._root / name)
+        return self._check.fault(self._root / name)
 
     def _set_torn_aside(self, number: int) -> list[str]:
         """Moves the checkpoints that are not whole to a folder beside them, and returns their
@@ -257,7 +259,7 @@ class FileProgress:
         began.
         """
         torn = []
-        for name in self._names(self._resume) if self._judge is not None else ():
+        for name in self._names(self._resume) if self._check is not None else ():
             if not (fault := self._fault(name)):
                 continue
             path = self._root / name

@@ -14,7 +14,7 @@ from paddle_node.environment import Attempt, PodEnvironment, endpoint
 from paddle_node.failure import SettingError
 from paddle_node.runtimes import Process, Progress, Role, Runtime, launch, python_program
 from paddle_node.runtimes.file_progress import FileProgress
-from paddle_node.runtimes.recorded_passes import RecordedPasses
+from paddle_node.runtimes.pass_progress import PassProgress
 
 
 def standby(pod: PodEnvironment) -> tuple[Process, ...]:
@@ -92,7 +92,7 @@ def progress(pod: PodEnvironment, say: Callable[[str], None]) -> Progress:
     """Returns the progress: passes on the volume or, for a command, the files that the job's
     settings name.
     """
-    return FileProgress(pod, say) if pod.command.words else RecordedPasses(pod, say)
+    return FileProgress(pod, say) if pod.command.words else PassProgress(pod, say)
 
 
 RUNTIME = Runtime(processes, progress, standby=standby)

@@ -141,14 +141,14 @@ def _program(pod: PodEnvironment, digest: str | None) -> tuple[Path, str]:
         return program_archive.unpack(pod.folder, pod.archive, place), pod.archive
     if digest and (copied := program_copy.find(pod.folder, digest)) is not None and copied.is_dir():
         return copied, digest
-    durable.look(pod.folder.root)
+    durable.refresh(pod.folder.root)
     folder = pod.program.resolve() if pod.program.is_symlink() else pod.program
     if not folder.is_dir():
         raise SettingError(
             f"{Variable.TRAIN_CONFIG_DIR} is {pod.train_config_dir!r}: there is no "
             f"{pod.program} on the volume"
         )
-    stays = runtimes.by_name(pod.runtime).program_stays
+    stays = runtimes.find_runtime(pod.runtime).program_stays
     return folder, program_copy.digest(folder) if stays else ""
 
 
@@ -166,7 +166,7 @@ def _wait_for_data(
             unpacked.result()
         time.sleep(POLL)
     if pod.data_job and not retry(lambda: _is_there(pod), report):
-        other = retry(lambda: data_manifest.whole(pod.folder.data_manifest), report)
+        other = retry(lambda: data_manifest.read_intact(pod.folder.data_manifest), report)
         there = (
             f"the one there is of data job {other.job or 'unknown'}"
             if other
@@ -186,7 +186,7 @@ def _is_there(pod: PodEnvironment) -> bool:
     """
     folder = pod.folder
     if pod.data_job:
-        return getattr(data_manifest.whole(folder.data_manifest), "job", None) == pod.data_job
+        return getattr(data_manifest.read_intact(folder.data_manifest), "job", None) == pod.data_job
     if data_manifest.read(folder.data_manifest) is not None:
         return True
     by_hand = folder.shard(pod.trainer_id).exists() or folder.older_shard(pod.trainer_id).exists()

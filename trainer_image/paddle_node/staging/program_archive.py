@@ -22,7 +22,7 @@ def unpack(folder: JobFolder, digest: str, place: Path) -> Path:
     from the volume.
     """
     archive, part = folder.archive(digest), place.with_name(f".{place.name}.part")
-    durable.look(folder.programs)
+    durable.refresh(folder.programs)
     if not archive.is_file():
         raise SettingError(
             f"{archive} does not exist: `paddle-aws upload --program` brings the job's program "

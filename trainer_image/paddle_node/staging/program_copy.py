@@ -32,7 +32,7 @@ def copy_program(source: Path, folder: JobFolder, name: str) -> bool:
             f"{Variable.PROGRAM_FROM} names {source}, which this image does not hold (it holds: "
             f"{there or 'none'})"
         )
-    durable.look(folder.root)
+    durable.refresh(folder.root)
     link, digest_ = folder.program(name), digest(source)
     if link.is_dir() and digest(link) == digest_:
         return False
@@ -60,7 +60,7 @@ def digest(folder: Path) -> str:
     """Returns a digest of the whole program: the name and bytes of every file that counts. Raises
     OSError.
     """
-    durable.look(folder.parent)  # The folder that may hold its link.
+    durable.refresh(folder.parent)  # The folder that may hold its link.
     whole = hashlib.sha256()
     for name in _files(folder):
         with (folder / name).open("rb") as stream:
@@ -82,7 +82,7 @@ def copy_files(source: Path, target: Path) -> None:
 
 def find(folder: JobFolder, digest_: str) -> Path | None:
     """Returns the complete copy with that digest, if there is one."""
-    durable.look(folder.programs)
+    durable.refresh(folder.programs)
     for copy in filter(Path.is_dir, durable.glob(folder.programs, f"{digest_[:32]}.*")):
         with contextlib.suppress(OSError):  # This copy is being made or removed.
             if digest(copy) == digest_:

@@ -64,7 +64,7 @@ def stage(
                 f"{trainers} trainers: split the data again with as many shards as trainers"
             )
         files = {
-            data_manifest.below(file.name): (folder.root / file.name, file)
+            data_manifest.name_in_shard(file.name): (folder.root / file.name, file)
             for file in stated.shards[trainer_id].files
         }
         _refuse_extra(files)

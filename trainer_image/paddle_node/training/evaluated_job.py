@@ -43,4 +43,4 @@ class EvaluatedJob(Job):
             raise BadData(
                 f"{self._held_out.name} has no records: hold some out when the data is split"
             )
-        raise Finished({"pass": passes.record(self._pass)["pass"], **evaluation})
+        raise Finished({"pass": passes.read_record(self._pass)["pass"], **evaluation})

@@ -84,7 +84,7 @@ class Training:
             )
         position = Position()
         if start.interrupted is not None:
-            positions = passes.record(start.interrupted)["trainers"]
+            positions = passes.read_record(start.interrupted)["trainers"]
             position = Position(**positions[self._session.trainer_id])
         self._saved = time.monotonic()
         self._reports.restart_clock()
@@ -228,7 +228,7 @@ class Training:
         """Records a complete pass that a lost trainer left unrecorded: the pass's own record has
         this trainer's part.
         """
-        done, rank = passes.record(directory), self._session.trainer_id
+        done, rank = passes.read_record(directory), self._session.trainer_id
         recorded = pass_metrics.read_recorded(self._pod.folder.metrics(rank))
         number, attempt, positions = done["pass"], done["attempt"], done["trainers"]
         if (number, attempt) not in recorded and rank < len(positions):

@@ -59,8 +59,10 @@ class Saver:
         began = time.monotonic()
         facts = {
             "pass": number,
-            "behind": passes.Saved(self._newest, {}).name if self._newest else "",
-            "order": passes.order(self._pod.identity.data, self._pod.seed, self._session.trainers),
+            "behind": passes.SealedFolder(self._newest, {}).name if self._newest else "",
+            "order": passes.order_digest(
+                self._pod.identity.data, self._pod.seed, self._session.trainers
+            ),
             "trainers": [asdict(position) for position in positions],
         }
         self._checkpoints += 1
@@ -74,7 +76,7 @@ class Saver:
             print(f"no checkpoint {at}, training continues: {error}", flush=True)
             return False
         self._remove_checkpoints(number, but=directory)
-        size = sum(file["bytes"] for file in passes.record(directory)["files"])
+        size = sum(file["bytes"] for file in passes.read_record(directory)["files"])
         print(f"checkpoint {at}: {time.monotonic() - began:.2f} s, {size / 1e6:.1f} MB", flush=True)
         return True
 
@@ -85,14 +87,14 @@ class Saver:
         assert self._newest is not None  # There is no job without a pass.
         newest, identity = self._newest, self._pod.identity
         facts = {
-            "pass": passes.record(newest)["pass"],
+            "pass": passes.read_record(newest)["pass"],
             "saved": f"{newest.parent.name}/{newest.name}",
         }
-        for model in passes.newest_first(self._folder, passes.INFERENCE):
+        for model in passes.read_newest_first(self._folder, passes.INFERENCE):
             if (model.identity, model.record["saved"]) == (
                 identity,
                 facts["saved"],
-            ) and passes.fault(model.folder) is None:
+            ) and passes.find_fault(model.folder) is None:
                 return
         self._seal(
             self._place / passes.INFERENCE,
@@ -110,8 +112,8 @@ class Saver:
         return asked is None
 
     def _describe_by_all(self, directory: Path, names: list[str]) -> list[dict[str, Any]]:
-        """In trainer 0: `passes.described`, by all trainers together. Raises `Failure` if a trainer
-        found its share damaged.
+        """In trainer 0: `passes.describe_files`, by all trainers together. Raises `Failure` if a
+        trainer found its share damaged.
         """
         self._session.gather("what trainer 0 saves", [directory.name, names])
         files: list[dict[str, Any]] = []
@@ -130,9 +132,9 @@ class Saver:
             names[self._session.trainer_id :: self._session.trainers],
         )
         try:
-            durable.look(directory)
+            durable.refresh(directory)
             self._backend.check(directory, share)
-            description: dict[str, Any] = {"files": passes.described(directory, share)}
+            description: dict[str, Any] = {"files": passes.describe_files(directory, share)}
         except (OSError, Failure) as error:
             code, sentence = (
                 (error.code, error.sentence) if isinstance(error, Failure) else (1, str(error))
@@ -175,13 +177,13 @@ class Saver:
                 shutil.rmtree(directory, ignore_errors=True)
             raise
         self._good.add(directory)
-        passes.lead(self._folder, directory.name)
+        passes.link_newest(self._folder, directory.name)
 
     def _remove_checkpoints(self, number: int, but: Path | None = None) -> None:
         """Removes checkpoints of this data and program that a complete pass, or the checkpoint
         `but`, has replaced.
         """
-        for checkpoint in passes.newest_first(self._folder, passes.INTERRUPTED):
+        for checkpoint in passes.read_newest_first(self._folder, passes.INTERRUPTED):
             if (
                 checkpoint.identity == self._pod.identity
                 and checkpoint.number <= number

@@ -1,4 +1,4 @@
-"""What a trainer's attempt begins with, as `resumption` chose it."""
+"""What a trainer's attempt begins with, as its `Resumption` says."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

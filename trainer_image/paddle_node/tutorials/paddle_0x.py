@@ -11,7 +11,7 @@ from pathlib import Path
 
 from paddle_node.environment import Attempt, PodEnvironment
 from paddle_node.runtimes import History, Process, Resumption, Runtime
-from paddle_node.runtimes.recorded_passes import missing_pass, resumption, unrecorded_folders
+from paddle_node.runtimes.pass_progress import make_resumption, missing_pass, unrecorded_folders
 from paddle_node.volume import durable, passes
 from paddle_node.volume.passes import Identity
 
@@ -67,7 +67,7 @@ def processes(
     return (server, trainer)
 
 
-class OldPasses:
+class OldPassProgress:
     """Passes that Paddle 0.x writes itself: folders like output/pass-00003. An empty `done` is all
     there is to check.
     """
@@ -86,7 +86,7 @@ class OldPasses:
                 shutil.rmtree(folder)
                 self._say(f"pass {int(folder.name[-5:])} was not complete and is removed")
         number = self._newest()
-        return resumption(
+        return make_resumption(
             {}
             if number is None
             else {"pass": str(number), "folder": self._folder.pass_dir(number).name},
@@ -121,8 +121,8 @@ class OldPasses:
 
 
 def _complete(folder: Path) -> bool:
-    durable.look(folder)
+    durable.refresh(folder)
     return (folder / passes.DONE).is_file()
 
 
-RUNTIME = Runtime(processes, OldPasses, program_stays=False)
+RUNTIME = Runtime(processes, OldPassProgress, program_stays=False)

@@ -82,7 +82,7 @@ class Attempts:
         first = next((attempt for attempt in self.attempts if attempt.run == run_id), None)
         return Identity(first.data, first.program) if first is not None else None
 
-    def in_progress(self, run_id: str) -> bool:
+    def is_in_progress(self, run_id: str) -> bool:
         """Whether the run has begun an attempt and has not ended."""
         return self.identity(run_id) is not None and run_id not in self.outcomes
 
@@ -110,7 +110,7 @@ def read(folder: JobFolder) -> Attempts:
     it is damaged. Blocking.
     """
     path = file_of(folder)
-    durable.look(path.parent)
+    durable.refresh(path.parent)
     try:
         return parse(path.read_text())
     except FileNotFoundError:

@@ -162,7 +162,7 @@ class DataManifest:
             "",
         )
 
-    def same(self, other: Self) -> bool:
+    def is_same_split(self, other: Self) -> bool:
         """Returns whether both are splits of the same source with the same settings."""
 
         def settings(manifest: Self) -> tuple[object, ...]:
@@ -198,7 +198,7 @@ def read(path: Path) -> DataManifest | None:
     OSError from the volume.
     """
     try:
-        durable.look(path.parent)
+        durable.refresh(path.parent)
         with name_path(path):
             text = path.read_text()
     except FileNotFoundError:
@@ -215,7 +215,7 @@ def read(path: Path) -> DataManifest | None:
         ) from None
 
 
-def whole(path: Path) -> DataManifest | None:
+def read_intact(path: Path) -> DataManifest | None:
     """Like `read`, but also returns None for a damaged manifest, which a split repairs."""
     with contextlib.suppress(ManifestError):
         return read(path)
@@ -226,7 +226,7 @@ def digest(path: Path) -> str:
     """Returns a digest of the data, independent of the run that split it and of the folder; empty
     if there is no manifest.
     """
-    durable.look(path.parent)
+    durable.refresh(path.parent)
     try:
         content = path.read_bytes()
     except (FileNotFoundError, IsADirectoryError):
@@ -239,7 +239,7 @@ def digest(path: Path) -> str:
         }
         for files in (*(shard["files"] for shard in facts["shards"]), facts["held_out"]["files"]):
             for file in files:
-                file["name"] = below(file["name"])
+                file["name"] = name_in_shard(file["name"])
         content = json.dumps(facts, sort_keys=True).encode()
     return hashlib.sha256(content).hexdigest()
 
@@ -252,7 +252,7 @@ def find(folder: JobFolder, digest_: str) -> Path | None:
     return next((place for place in places if digest(place) == digest_), None)
 
 
-def below(name: str) -> str:
+def name_in_shard(name: str) -> str:
     """Returns a file's name within its shard: without the folders of the split, the index and the
     shard.
     """

@@ -1,7 +1,7 @@
 """Small files on the volume that a reader sees whole or not at all, even after a power failure.
 
 For up to a minute, an NFS client may answer from its cache that a name does not exist, where a link
-leads, or how long a file is. A caller that needs the present state calls `look` on the folder
+leads, or how long a file is. A caller that needs the present state calls `refresh` on the folder
 first, and `stat` on an open file.
 
 Every listing of the volume goes through `entries`: a folder that may not be listed is an error, not
@@ -83,7 +83,7 @@ def create(path: Path, content: str | bytes, mode: int = 0o666) -> bool:
         except FileExistsError:
             # If an NFS server's answer got lost, the client asks again, and the server finds the
             # name that it made itself.
-            look(path.parent)
+            refresh(path.parent)
             if not path.exists() or path.stat().st_ino != mine:
                 return False
     sync(path.parent)
@@ -94,7 +94,7 @@ def link(path: Path, target: str) -> None:
     """Makes `path` a symbolic link to `target`, atomically if it was another link. Raises OSError
     if it is a folder.
     """
-    look(path.parent)
+    refresh(path.parent)
     if path.is_symlink() and str(path.readlink()) == target:
         return
     temporary = _temporary(path)
@@ -124,7 +124,7 @@ def _temporary(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
 
 
-def look(folder: Path) -> None:
+def refresh(folder: Path) -> None:
     """Makes an NFS client ask for the folder's current content: opening the folder is enough, and
     costs one request.
     """
@@ -132,7 +132,7 @@ def look(folder: Path) -> None:
         os.close(os.open(folder, os.O_RDONLY | os.O_DIRECTORY))
     except FileNotFoundError:
         if folder != folder.parent:
-            look(folder.parent)
+            refresh(folder.parent)
     except OSError:
         pass  # A read there will say so.
 

@@ -35,7 +35,7 @@ def verify(brought: Input, place: Path, *, whole: bool) -> Path:
     if there is no copy.
     """
     folder = place / brought.digest
-    durable.look(folder)
+    durable.refresh(folder)
     text = (folder / LISTING).read_bytes()
     damaged = "once no job reads it, remove it and submit again"
     if hashlib.sha256(text).hexdigest() != brought.digest:

@@ -86,7 +86,7 @@ class Lease:
         """Seconds for which the holder may continue without another heartbeat."""
         return self._renewed + self._safe - time.monotonic()
 
-    def overdue(self) -> Failure:
+    def expiry_failure(self) -> Failure:
         """Returns the failure of a holder that has no time left. Another try may find the volume
         healthy.
         """
@@ -102,7 +102,7 @@ class Lease:
         renewed for too long.
         """
         if self.left <= 0:
-            raise self.overdue()
+            raise self.expiry_failure()
         self._look()
 
     def _look(self) -> Seen | None:
@@ -236,7 +236,7 @@ def _outwait(folder: Path, seen: Seen, expiry: float, sleep: Callable[[float], N
 
 def _newest(folder: Path) -> Seen | None:
     """Returns the lease in force; None: there is none."""
-    durable.look(folder)
+    durable.refresh(folder)
     path = max(durable.glob(folder, "lease-*.json"), default=None)
     if path is None:
         return None

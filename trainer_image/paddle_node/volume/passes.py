@@ -53,7 +53,7 @@ class Identity:
 
 
 @dataclass(frozen=True)
-class Saved:
+class SealedFolder:
     """A sealed folder and its record."""
 
     folder: Path
@@ -73,7 +73,7 @@ class Saved:
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedFolder:
     """A folder of a listing of output/ in which a pass was saved, or was to be."""
 
     folder: str
@@ -95,7 +95,7 @@ class Listed:
     @property
     def complete(self) -> bool:
         """Whether all files are there, by name and size."""
-        return self.record is not None and damage(self.record, self.sizes.get) is None
+        return self.record is not None and find_damage(self.record, self.sizes.get) is None
 
 
 @dataclass(frozen=True)
@@ -111,16 +111,16 @@ class Position:
     odd: int = 0
 
 
-def order(data: str, seed: int, trainers: int) -> str:
+def order_digest(data: str, seed: int, trainers: int) -> str:
     """Returns a digest that is equal for runs that read the same records in the same order: only
     those resume inside a pass.
     """
     return hashlib.sha256(json.dumps([seed, trainers, data]).encode()).hexdigest()
 
 
-def newest_first(
+def read_newest_first(
     folder: JobFolder, kind: str = PASS, report: Callable[[str], None] = lambda _: None
-) -> Iterator[Saved]:
+) -> Iterator[SealedFolder]:
     """Yields all that attempts have sealed, reading one record at a time; reports and leaves out an
     unreadable one.
     """
@@ -131,14 +131,14 @@ def newest_first(
             report(f"{damaged.sentence}: it is skipped")
         else:
             if pass_:
-                yield Saved(directory, pass_)
+                yield SealedFolder(directory, pass_)
 
 
 def read_listing(
     sizes: Mapping[str, int], read: Callable[[str], bytes], kind: str = PASS
-) -> list[Listed]:
-    """Returns the saved folders of a kind in a listing of output/, in the order of `newest_first`.
-    Incomplete folders are included; folders that an attempt gave up are not.
+) -> list[ListedFolder]:
+    """Returns the saved folders of a kind in a listing of output/, in the order of
+    `read_newest_first`. Incomplete folders are included; folders that an attempt gave up are not.
 
     `sizes`: the bytes of each file, by its name below output/. `read` returns such a file's
     content.
@@ -154,7 +154,7 @@ def read_listing(
         except ValueError:
             record = None
         if record != {} or "/" not in folder:
-            saved.append(Listed(folder, files, record))
+            saved.append(ListedFolder(folder, files, record))
     return sorted(saved, key=lambda listed: (listed.attempt, listed.name), reverse=True)
 
 
@@ -186,7 +186,7 @@ def discard_incomplete(folder: JobFolder) -> list[Path]:
 
 def keep_newest(
     folder: JobFolder, identity: Identity, count: int, good: set[Path], kind: str = PASS
-) -> list[Saved]:
+) -> list[SealedFolder]:
     """Removes all good folders of this identity except the `count` newest (0 keeps all). Returns
     those removed.
 
@@ -197,7 +197,7 @@ def keep_newest(
         return []
     surplus = [
         pass_
-        for pass_ in newest_first(folder, kind)
+        for pass_ in read_newest_first(folder, kind)
         if pass_.identity == identity and _is_good(pass_.folder, good)
     ][count:]
     for pass_ in surplus:
@@ -205,7 +205,7 @@ def keep_newest(
     return surplus
 
 
-def remove(folder: JobFolder, saved: Saved) -> None:
+def remove(folder: JobFolder, saved: SealedFolder) -> None:
     """Removes the record first, so that a half-removed folder does not look complete, and broken
     links last.
     """
@@ -224,7 +224,7 @@ def remove_broken_links(folder: JobFolder) -> None:
             link.unlink(missing_ok=True)
 
 
-def described(directory: Path, names: Sequence[str]) -> list[dict[str, Any]]:
+def describe_files(directory: Path, names: Sequence[str]) -> list[dict[str, Any]]:
     """Returns the files of a folder as its record lists them. Reads every byte."""
     files = [(name, directory / name) for name in names]
     return [
@@ -236,7 +236,7 @@ def described(directory: Path, names: Sequence[str]) -> list[dict[str, Any]]:
 def seal(
     directory: Path,
     facts: Mapping[str, Any],
-    describe: Callable[[Path, list[str]], list[dict[str, Any]]] = described,
+    describe: Callable[[Path, list[str]], list[dict[str, Any]]] = describe_files,
 ) -> None:
     """Flushes the files and creates the record with their checksums. Raises `Failure` if a later
     attempt gave up the folder.
@@ -257,13 +257,15 @@ def seal(
         raise given_up
 
 
-def lead(folder: JobFolder, name: str) -> None:
+def link_newest(folder: JobFolder, name: str) -> None:
     """Links output/`name`, or output/interrupted, to the newest sealed folder of that name; leaves
     existing folders alone.
     """
     checkpoint = re.fullmatch(INTERRUPTED, name)
     link = folder.output / ("interrupted" if checkpoint else name)
-    for newest in islice(newest_first(folder, INTERRUPTED if checkpoint else re.escape(name)), 1):
+    for newest in islice(
+        read_newest_first(folder, INTERRUPTED if checkpoint else re.escape(name)), 1
+    ):
         if link.is_symlink() or not link.exists():
             durable.link(link, newest.name)
 
@@ -273,13 +275,13 @@ def verify(directory: Path) -> None:
     sentence.
     """
     # Names and sizes first: checking them reads no contents.
-    if damage := fault(directory) or fault(directory, every_byte=True):
+    if damage := find_fault(directory) or find_fault(directory, every_byte=True):
         raise DamagedPass(
             f"{directory} cannot be loaded: {damage}; restore the file, or remove the whole pass"
         )
 
 
-def fault(directory: Path, *, every_byte: bool = False) -> str | None:
+def find_fault(directory: Path, *, every_byte: bool = False) -> str | None:
     """Returns why a folder is incomplete by its record, names and sizes (`every_byte`: contents,
     too); None: it is complete.
     """
@@ -296,10 +298,12 @@ def fault(directory: Path, *, every_byte: bool = False) -> str | None:
         except (FileNotFoundError, NotADirectoryError):
             return None
 
-    return damage(record, size, (lambda name: checksum(directory / name)) if every_byte else None)
+    return find_damage(
+        record, size, (lambda name: checksum(directory / name)) if every_byte else None
+    )
 
 
-def damage(
+def find_damage(
     record: Mapping[str, Any],
     size: Callable[[str], int | None],
     checksum: Callable[[str], str] | None = None,
@@ -326,7 +330,7 @@ def checksum(file: Path) -> str:
         return f"{ALGORITHM}:{hashlib.file_digest(stream, xxhash.xxh3_128).hexdigest()}"  # type: ignore[arg-type]
 
 
-def record(directory: Path) -> Mapping[str, Any]:
+def read_record(directory: Path) -> Mapping[str, Any]:
     """Returns the record of a sealed folder. Raises `DamagedPass`."""
     pass_ = _read(directory)
     if not pass_:
@@ -338,7 +342,7 @@ def _read(directory: Path) -> dict[str, Any] | None:
     """Returns the record; None: there is none. An empty one is Paddle 0.x's, written last of all,
     or marks a folder given up.
     """
-    durable.look(directory)
+    durable.refresh(directory)
     try:
         return parse_record((directory / DONE).read_bytes())
     except FileNotFoundError:
@@ -372,7 +376,7 @@ def _checksum(record: Mapping[str, Any]) -> str:
 
 def _is_good(directory: Path, good: set[Path]) -> bool:
     if directory in good:
-        return fault(directory) is None
+        return find_fault(directory) is None
     try:
         verify(directory)
     except DamagedPass:

@@ -16,7 +16,7 @@ def read(folder: JobFolder, run_id: str) -> str:
     """
     path = folder.run_state / f"secret-{run_id}"
     folder.run_state.mkdir(parents=True, exist_ok=True)
-    durable.look(folder.run_state)
+    durable.refresh(folder.run_state)
     if not path.exists():
         durable.create(path, secrets.token_hex(32), mode=0o600)
     if path.is_symlink() or len(secret := path.read_bytes()) != 64:

@@ -13,10 +13,10 @@ from paddle_node.failure import SettingError
 from paddle_node.runtimes import History, Resumption
 from paddle_node.volume import durable, passes
 from paddle_node.volume.job_folder import JobFolder
-from paddle_node.volume.passes import Identity, Saved
+from paddle_node.volume.passes import Identity, SealedFolder
 
 
-class RecordedPasses:
+class PassProgress:
     """Passes stored in their attempts' folders (paddle_node.volume.passes).
 
     An attempt resumes from {pass: its number, folder: its path below output/, interrupted: the path
@@ -40,7 +40,7 @@ class RecordedPasses:
         passes.remove_broken_links(self._folder)
         passed_over: list[str] = []
         # Only the first attempt counts all saved passes: a recovery reads no more than it needs.
-        saved: Iterable[Saved] = passes.newest_first(self._folder, report=self._say)
+        saved: Iterable[SealedFolder] = passes.read_newest_first(self._folder, report=self._say)
         saved = list(saved) if history.first else saved
         foreign = self._pod.resume_from == "any"
         chosen = self._newest_good(
@@ -63,10 +63,10 @@ class RecordedPasses:
                 f"for at least {begin + 1}, or set {Variable.RESUME_FROM}=same"
             )
         behind = chosen.name if chosen else ""
-        order = passes.order(identity.data, self._pod.seed, self._pod.trainers)
+        order = passes.order_digest(identity.data, self._pod.seed, self._pod.trainers)
         halves = (
             pass_
-            for pass_ in passes.newest_first(self._folder, passes.INTERRUPTED)
+            for pass_ in passes.read_newest_first(self._folder, passes.INTERRUPTED)
             if (pass_.identity, pass_.number, pass_.record.get("behind"), pass_.record.get("order"))
             == (identity, begin, behind, order)
         )
@@ -74,7 +74,7 @@ class RecordedPasses:
         resume = {"pass": str(chosen.number), "folder": chosen.name} if chosen else {}
         if interrupted:
             resume["interrupted"] = interrupted.name
-        return resumption(resume, passed_over)
+        return make_resumption(resume, passed_over)
 
     def name_progress(self, attempt: int, resumption: Resumption) -> str:
         attempt_folder = self._folder.attempt(self._pod.run_id, attempt)
@@ -87,26 +87,26 @@ class RecordedPasses:
             # Those of the newest attempt come first.
             saved = takewhile(
                 lambda pass_: pass_.folder.parent == attempt_folder,
-                passes.newest_first(self._folder, kind),
+                passes.read_newest_first(self._folder, kind),
             )
             for pass_ in saved:
-                if pass_.number > reached and passes.fault(pass_.folder) is None:
+                if pass_.number > reached and passes.find_fault(pass_.folder) is None:
                     return f"{words} {pass_.number}"
         return ""
 
     def find_missing(self, identity: Identity, resumption: Resumption, stopped: bool) -> str | None:
         good = (
             pass_.number
-            for pass_ in passes.newest_first(self._folder)
+            for pass_ in passes.read_newest_first(self._folder)
             if pass_.identity == identity
             and pass_.name not in resumption.passed_over
-            and passes.fault(pass_.folder) is None
+            and passes.find_fault(pass_.folder) is None
         )
         return missing_pass(next(good, None), self._pod.passes - 1)
 
     def save_time(self) -> float:
         kinds = (passes.PASS, passes.INTERRUPTED)
-        newest = (next(iter(passes.newest_first(self._folder, kind)), None) for kind in kinds)
+        newest = (next(iter(passes.read_newest_first(self._folder, kind)), None) for kind in kinds)
         return max(
             ((pass_.folder / passes.DONE).stat().st_mtime for pass_ in newest if pass_), default=0.0
         )
@@ -118,8 +118,8 @@ class RecordedPasses:
         """What is saved lies where it stays."""
 
     def _newest_good(
-        self, saved: Iterable[Saved], unloadable: Collection[str], passed_over: list[str]
-    ) -> Saved | None:
+        self, saved: Iterable[SealedFolder], unloadable: Collection[str], passed_over: list[str]
+    ) -> SealedFolder | None:
         for pass_ in saved:
             if pass_.name in unloadable:
                 self._say(
@@ -136,7 +136,9 @@ class RecordedPasses:
             passed_over.append(pass_.name)
         return None
 
-    def _tell(self, saved: list[Saved], identity: Identity, chosen: Saved | None) -> None:
+    def _tell(
+        self, saved: list[SealedFolder], identity: Identity, chosen: SealedFolder | None
+    ) -> None:
         same = [pass_ for pass_ in saved if pass_.identity == identity]
         others = [pass_ for pass_ in saved if pass_ not in same]
         parts = [f"{len(same)} of this data and program"] if same else []
@@ -163,7 +165,7 @@ class RecordedPasses:
             )
 
 
-def resumption(resume: dict[str, str], passed_over: Sequence[str]) -> Resumption:
+def make_resumption(resume: dict[str, str], passed_over: Sequence[str]) -> Resumption:
     """Returns the resumption from a pass and a checkpoint inside the next one, with its words."""
     description = f"after pass {resume['pass']}" if "pass" in resume else "from the beginning"
     if "interrupted" in resume:
