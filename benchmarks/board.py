@@ -120,8 +120,8 @@ def main() -> None:
         log, spent, count = StepLog(Path(name) / "steps.jsonl", 1), Spent(lambda: 0.0), 200_000
         began = time.process_time()
         for step in range(count):
-            spent.lap("data")
-            spent.lap("training")
+            spent.count_lap("data")
+            spent.count_lap("training")
             log.add(
                 {"loss": 0.5}, step, **{"pass": 0, "records": step, "spent": spent.round_seconds()}
             )

@@ -24,11 +24,11 @@ def test_records_are_lines_as_the_splitter_counts_them(tmp_path):
 
 def test_the_order_is_decided_by_seed_pass_and_trainer_alone(tmp_path):
     own = shard_of(tmp_path, "".join(f"{number}\n" for number in range(500)))
-    first = [record.text for record in own.shuffled(1, 0, 0)]
-    assert first == [record.text for record in own.shuffled(1, 0, 0)]
+    first = [record.text for record in own.shuffle(1, 0, 0)]
+    assert first == [record.text for record in own.shuffle(1, 0, 0)]
     assert Counter(first) == Counter(record.text for record in own)
     others = [
-        [record.text for record in own.shuffled(*order)]
+        [record.text for record in own.shuffle(*order)]
         for order in ((2, 0, 0), (1, 1, 0), (1, 0, 1))
     ]
     assert all(other != first for other in others)
@@ -49,7 +49,7 @@ def test_a_sorted_shard_of_many_windows_is_mixed_whatever_its_files(tmp_path, mo
             tmp_path, *("".join(f"{label} of some length\n" for label in text) for text in cut)
         )
         own.expected = 4000 * 64  # As if records were short compared with the stretches.
-        order = [record.text[0] for record in own.shuffled(1, 0, 0)]
+        order = [record.text[0] for record in own.shuffle(1, 0, 0)]
         assert Counter(order) == Counter(labels)
         for begin in range(0, 4000, 200):
             assert 30 <= order[begin : begin + 200].count("a") <= 170
@@ -64,5 +64,5 @@ def test_a_shard_larger_than_the_window_loses_no_record(tmp_path, monkeypatch):
                 tmp_path, "".join(f"{number}\n" for number in range(50)), "", "\n50", "51\n\n"
             )
             own.expected = expected and expected * 64
-            found = [record.text for record in own.shuffled(3)]
+            found = [record.text for record in own.shuffle(3)]
             assert Counter(found) == Counter([*map(str, range(52)), "", ""])

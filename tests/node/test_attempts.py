@@ -41,7 +41,7 @@ def test_numbers_go_on_over_pods_runs_and_a_history_that_was_removed(folder):
     for number, run in enumerate(("one", "one", "two"), 1):
         record = Record(folder, run)
         assert (
-            not record.unfinished()
+            not record.is_unfinished()
             and record.begin(BEGINNING, Identity("data", "program")) == number
         )
         record.end(EARLY)

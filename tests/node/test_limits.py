@@ -70,13 +70,13 @@ def test_the_kernels_counts_are_read_where_a_container_has_them(tmp_path, counts
     (root / limit).write_text("2147483648\n")
     (root / count).write_text(text.format(2))
     memory = limits.Memory({"PADDLE_NODE_ROOT": str(tmp_path)})
-    assert memory.ran_out(True) == ""
+    assert memory.describe_shortage(True) == ""
     (root / count).write_text(text.format(3))
-    assert memory.ran_out(True) == "out of memory at 2,048 MiB (raise resources.memory)"
+    assert memory.describe_shortage(True) == "out of memory at 2,048 MiB (raise resources.memory)"
     # A refusal is not yet a kill; a kill may have hit a child of what ended.
-    assert bool(memory.ran_out(False)) is ("failcnt" not in count)
+    assert bool(memory.describe_shortage(False)) is ("failcnt" not in count)
     memory.mark()
-    assert memory.ran_out(True) == ""
+    assert memory.describe_shortage(True) == ""
 
 
 EATS = """

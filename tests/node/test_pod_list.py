@@ -51,7 +51,7 @@ def discovery(api, tmp_path):
 
     yield make
     for found in made:
-        found.rest()
+        found.stop_requests()
 
 
 def identified(found):

@@ -147,7 +147,7 @@ class Line:
     unless it has none.
     """
 
-    def overridden(self, servers: bool) -> list[str]:
+    def list_overridden(self, servers: bool) -> list[str]:
         """Returns the launcher's flags, as typed, that the job's own settings replace."""
         ours = (*CLUSTER_FLAGS, *(SERVER_FLAGS if servers else ()))
         if self.launcher is TORCH:  # All but those that say how the program is started.

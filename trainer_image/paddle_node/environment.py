@@ -54,7 +54,7 @@ class Reader:
             raise SettingError(f"{variable} is {value!r}: allowed are {', '.join(allowed)}")
         return value
 
-    def whole(self, variable: Variable, bounds: Bounds | None = None) -> int:
+    def integer(self, variable: Variable, bounds: Bounds | None = None) -> int:
         """Returns a whole number in the variable's own bounds, if no other are given."""
         allowed = bounds or contract.BOUNDS[variable]
         default = None if allowed.default is None else f"{allowed.default:.0f}"
@@ -69,7 +69,7 @@ class Reader:
             )
         return int(value)
 
-    def matching(
+    def matching_text(
         self, variable: Variable, pattern: str, allowed: str, default: str | None = ""
     ) -> str:
         """Returns the default, or a text that matches the whole pattern; `allowed` describes such a
@@ -81,10 +81,12 @@ class Reader:
         return value
 
     def digest(self, variable: Variable) -> str:
-        return self.matching(variable, "[0-9a-f]{64}", "the 64 hex digits of a SHA-256 are needed")
+        return self.matching_text(
+            variable, "[0-9a-f]{64}", "the 64 hex digits of a SHA-256 are needed"
+        )
 
     def folder_name(self, variable: Variable) -> str:
-        return self.matching(
+        return self.matching_text(
             variable,
             r"(?!\.\.?$)[^/\0]+",
             "the name of one folder is needed, without a slash",
@@ -93,7 +95,7 @@ class Reader:
 
     def absolute(self, variable: Variable, default: str | None) -> str:
         allowed = f"an absolute path is needed, such as {default or contract.HOME}"
-        return self.matching(variable, "(?s)/.*", allowed, default)
+        return self.matching_text(variable, "(?s)/.*", allowed, default)
 
     def words(self, variable: Variable) -> tuple[str, ...]:
         return tuple(self._json(variable, [], "list"))
@@ -189,9 +191,9 @@ class UserCommand:
     """What runs instead of train.py. All texts may hold placeholders."""
 
     words: tuple[str, ...] = setting(Reader.words, Variable.COMMAND)
-    processes: int = setting(Reader.whole, Variable.PROCESSES)
-    gpus: int = setting(Reader.whole, Variable.GPUS)
-    efa: int = setting(Reader.whole, Variable.EFA)
+    processes: int = setting(Reader.integer, Variable.PROCESSES)
+    gpus: int = setting(Reader.integer, Variable.GPUS)
+    efa: int = setting(Reader.integer, Variable.EFA)
     resume: tuple[str, ...] = setting(Reader.words, Variable.RESUME)
     resume_line: tuple[str, ...] = setting(Reader.words, Variable.RESUME_LINE)
     checkpoint_files: tuple[str, ...] = setting(Reader.words, Variable.CHECKPOINT_FILES)
@@ -223,14 +225,14 @@ class PodEnvironment:
     """Which Python runs the program: the image's, or that of the environment."""
     local_disk: LocalDisk | None
     data_job: str = setting(Reader.text, Variable.DATA_JOB, "")
-    trainers: int = setting(Reader.whole, Variable.TRAINERS)
-    threads: int = setting(Reader.whole, Variable.THREADS)
-    passes: int = setting(Reader.whole, Variable.PASSES)
-    keep_passes: int = setting(Reader.whole, Variable.KEEP_PASSES)
+    trainers: int = setting(Reader.integer, Variable.TRAINERS)
+    threads: int = setting(Reader.integer, Variable.THREADS)
+    passes: int = setting(Reader.integer, Variable.PASSES)
+    keep_passes: int = setting(Reader.integer, Variable.KEEP_PASSES)
     checkpoint: float  # inf: none
     resume_from: str = setting(Reader.choice, Variable.RESUME_FROM, RESUME_FROM)
-    attempts: int = setting(Reader.whole, Variable.ATTEMPTS)
-    seed: int = setting(Reader.whole, Variable.SEED)
+    attempts: int = setting(Reader.integer, Variable.ATTEMPTS)
+    seed: int = setting(Reader.integer, Variable.SEED)
     runtime: str = setting(Reader.text, Variable.RUNTIME, DEFAULT_RUNTIME)
     """A name that `runtimes.find_runtime` knows."""
     command: UserCommand
@@ -241,17 +243,17 @@ class PodEnvironment:
     service: str = setting(Reader.text, Variable.SERVICE, "")
     hosts: str = setting(Reader.text, Variable.HOSTS, "")
     api_host: str = setting(Reader.text, Variable.API_HOST, "")
-    api_port: int = setting(Reader.whole, Variable.API_PORT)
+    api_port: int = setting(Reader.integer, Variable.API_PORT)
     namespace: str = setting(Reader.text, Variable.JOB_NAMESPACE, "default")
     pod_name: str
     kubernetes_node: str = setting(Reader.text, Variable.NODE, "")
     pod_ip: str = setting(Reader.address, Variable.POD_IP)
     nic: str = setting(Reader.text, Variable.NIC, "eth0")
-    port: int = setting(Reader.whole, Variable.PORT)
-    ports_num: int = setting(Reader.whole, Variable.PORTS_NUM)
-    ports_num_sparse: int = setting(Reader.whole, Variable.PORTS_NUM_SPARSE)
-    control_port: int = setting(Reader.whole, Variable.CONTROL_PORT)
-    metrics_port: int = setting(Reader.whole, Variable.METRICS_PORT)
+    port: int = setting(Reader.integer, Variable.PORT)
+    ports_num: int = setting(Reader.integer, Variable.PORTS_NUM)
+    ports_num_sparse: int = setting(Reader.integer, Variable.PORTS_NUM_SPARSE)
+    control_port: int = setting(Reader.integer, Variable.CONTROL_PORT)
+    metrics_port: int = setting(Reader.integer, Variable.METRICS_PORT)
     peer_deadline: float = setting(Reader.seconds, Variable.PEER_DEADLINE)
     grace: float = setting(Reader.seconds, Variable.GRACE)
     stall: float = setting(Reader.seconds, Variable.STALL)
@@ -291,14 +293,14 @@ class WorkerEnvironment:
 
     server: str = setting(Reader.text, Variable.COORDINATOR, "")
     session_key: str = setting(Reader.text, Variable.SESSION_KEY, "")
-    attempt: int = setting(Reader.whole, Variable.ATTEMPT)
+    attempt: int = setting(Reader.integer, Variable.ATTEMPT)
     resumed: Mapping[str, str] = setting(Reader.texts, Variable.RESUMED)
     manifest: str = setting(Reader.text, Variable.MANIFEST, "")
     data_digest: str = setting(Reader.text, Variable.DATA_DIGEST, "")
     program_digest: str = setting(Reader.text, Variable.PROGRAM_DIGEST, "")
-    trainer_id: int = setting(Reader.whole, Variable.TRAINER_ID)
+    trainer_id: int = setting(Reader.integer, Variable.TRAINER_ID)
     trainers: int = setting(
-        Reader.whole, Variable.TRAINERS, replace(contract.BOUNDS[Variable.TRAINERS], default=1)
+        Reader.integer, Variable.TRAINERS, replace(contract.BOUNDS[Variable.TRAINERS], default=1)
     )
     run_id: str = setting(Reader.text, Variable.RUN_ID, "")
 
@@ -319,7 +321,7 @@ class ProgramEnvironment(WorkerEnvironment):
     evaluated_pass: str = setting(Reader.text, Variable.EVALUATED_PASS, "")
     steps: str = setting(Reader.text, Variable.STEPS, "")
     metrics: Mapping[str, str] = setting(Reader.texts, Variable.METRICS)
-    world: int = setting(Reader.whole, Variable.WORLD)
+    world: int = setting(Reader.integer, Variable.WORLD)
     rank: str = setting(Reader.text, Variable.RANK, "")
     launched_rank: str = setting(Reader.text, Variable.LAUNCHED_RANK, "")
 
@@ -345,7 +347,7 @@ def parse(environ: Mapping[str, str] = os.environ, arguments: Sequence[str] = ()
         if read.text(Variable.CHECKPOINT, "")
         else math.inf,
         command=UserCommand(**read_settings(UserCommand, read)),
-        index=read.whole(Variable.COMPLETION_INDEX) if settings["discovery"] == "index" else None,
+        index=read.integer(Variable.COMPLETION_INDEX) if settings["discovery"] == "index" else None,
         job_object=read.text(Variable.JOB_OBJECT, settings["job_name"]),
         pod_name=read.text(Variable.POD_NAME, "") or socket.gethostname(),
         arguments=tuple(arguments),
@@ -425,7 +427,7 @@ def _local_disk(read: Reader, environ: Mapping[str, str], passes: int) -> LocalD
                 "disk"
             )
         return None
-    room = read.whole(Variable.STAGE_ROOM) if read.text(Variable.STAGE_ROOM, "") else None
+    room = read.integer(Variable.STAGE_ROOM) if read.text(Variable.STAGE_ROOM, "") else None
     return LocalDisk(contract.path(folder, environ), when, passes, room)
 
 

@@ -48,7 +48,7 @@ def line(error: BaseException) -> str:
     return f"{_show(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
 
 
-def place(function: Callable[..., Any]) -> str:
+def describe_place(function: Callable[..., Any]) -> str:
     """Returns where a function begins, such as `train.py:31`, or else its name."""
     code = getattr(function, "__code__", None)
     return (

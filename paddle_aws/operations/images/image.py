@@ -146,9 +146,9 @@ def _derive(runtime: ContainerRuntime, job: TrainingJob, base: str) -> None:
     except Failed:
         output = "".join(notes)
         if sentence := (
-            conflicts.sentence(output, job.chosen_paddle)
+            conflicts.explain_conflict(output, job.chosen_paddle)
             or reasons.first_sentence("install", output, "")
-            or conflicts.fault(output)
+            or conflicts.explain_fault(output)
         ):
             raise BadInput(sentence) from None
         raise

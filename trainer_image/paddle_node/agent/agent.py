@@ -262,7 +262,7 @@ class Agent:
     async def _obey(self, message: m.Message) -> None:
         match message:
             case m.Start(number, resume, addresses):
-                self._discovery.rest()
+                self._discovery.stop_requests()
                 self._start(Attempt(number, resume), m.unpack(addresses))
             case m.PrepareAgain() if self._ready:
                 self._ready = False
@@ -391,7 +391,7 @@ class Agent:
     def _observe(self) -> exporter.Pod:
         """Returns what the exporter serves besides the step logs."""
         pod, group = self._pod, self._group
-        seconds, slow = self._server.numbers if self._server is not None else ({}, {})
+        seconds, slow = self._server.goodput if self._server is not None else ({}, {})
         return exporter.Pod(
             pod.job_name,
             pod.folder.node(pod.trainer_id),

@@ -44,7 +44,7 @@ class Memory:
     def mark(self) -> None:
         self._marked = self._kills, self._refusals
 
-    def ran_out(self, killed: bool) -> str:
+    def describe_shortage(self, killed: bool) -> str:
         """Says that memory ran out; empty: it did not, or nobody counts it. `killed`: a process was
         killed by somebody.
         """

@@ -40,11 +40,11 @@ def main() -> None:
         else []
     )
     if adapters < settings.efa:
-        unfit(f"{adapters} of {settings.efa} EFA adapters are there")
+        refuse_node(f"{adapters} of {settings.efa} EFA adapters are there")
     if settings.gpus and shutil.which("nvidia-smi"):
         seen = sum(line.startswith("GPU ") for line in run("nvidia-smi", "-L").splitlines())
         if seen < settings.gpus:
-            unfit(f"{seen} of {settings.gpus} GPUs are visible")
+            refuse_node(f"{seen} of {settings.gpus} GPUs are visible")
         well.append(f"{seen} GPUs")
     # A command's program may need no Paddle.
     if settings.gpus and importlib.util.find_spec("paddle"):
@@ -59,16 +59,16 @@ def run(*command: str) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
     except subprocess.TimeoutExpired:
-        unfit(f"{what} did not end within {SECONDS:.0f} s")
+        refuse_node(f"{what} did not end within {SECONDS:.0f} s")
     if done.returncode:
         output = (
             done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}"
         ).splitlines()
-        unfit(f"{what} failed: {output[-1]}")
+        refuse_node(f"{what} failed: {output[-1]}")
     return done.stdout
 
 
-def unfit(why: str) -> NoReturn:
+def refuse_node(why: str) -> NoReturn:
     """Prints why the node is unfit and ends the check."""
     print(why, flush=True)
     sys.exit(ExitCode.NODE_UNFIT)

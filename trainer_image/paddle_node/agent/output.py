@@ -232,7 +232,7 @@ class Log(threading.Thread):
     def tells_world(self) -> bool:
         return self._metrics is not None and self._metrics.of_world is not None
 
-    def silent_before(self, end: float) -> float:
+    def measure_silence(self, end: float) -> float:
         """Returns for how many seconds the process had written nothing when it ended, or before its
         last words.
         """

@@ -374,7 +374,7 @@ class WorkerGroup:
         self._tell(
             m.Lost(
                 self.attempt,
-                ", ".join(filter(None, (ended, self._memory.ran_out(code == KILLED)))),
+                ", ".join(filter(None, (ended, self._memory.describe_shortage(code == KILLED)))),
                 shown,
                 failed,
                 exited=code < 128,

@@ -92,7 +92,7 @@ class Worker:
     @property
     def silent(self) -> float:
         """Seconds without output before it ended, its last words apart."""
-        return self._log.silent_before(self.end)
+        return self._log.measure_silence(self.end)
 
     def signal(self, number: signal.Signals) -> None:
         """Signals the process itself; its descendants are its own responsibility."""

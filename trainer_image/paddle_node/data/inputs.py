@@ -19,7 +19,7 @@ from paddle_node import contract
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.data.sources import registry, unpack
 from paddle_node.data.sources.local_source import LocalSource
-from paddle_node.data.sources.source import Object, Source, inside, summary
+from paddle_node.data.sources.source import Object, Source, require_relative, summary
 from paddle_node.data.whole_files import Names
 from paddle_node.failure import BadData, Failure, SettingError
 from paddle_node.runtimes.attempt_output import OURS
@@ -120,7 +120,7 @@ def _copy(source: Source, objects: list[Object], draft: Path) -> list[dict[str, 
     names = Names()
     for thing in objects:
         for name, content in _members(source, thing):
-            name = inside(name, thing.name)
+            name = require_relative(name, thing.name)
             names.add(name)
             file = draft / FILES / name
             file.parent.mkdir(parents=True, exist_ok=True)

@@ -44,7 +44,7 @@ class Dealt:
 
 
 @contextlib.contextmanager
-def second(lane: Callable[[], Dealt] | None) -> Iterator[Future[Dealt]]:
+def run_second_lane(lane: Callable[[], Dealt] | None) -> Iterator[Future[Dealt]]:
     """Runs `lane`, if any, in a separate process, which ends with the `with` block. Raises
     `Failure` if the process dies.
     """

@@ -32,19 +32,19 @@ class SplitSettings:
     """What to split, how, and into which folder."""
 
     folder: JobFolder
-    shards: int = setting(Reader.whole, Variable.SPLIT_COUNT)
+    shards: int = setting(Reader.integer, Variable.SPLIT_COUNT)
     source: str = setting(Reader.raw, Variable.DATA_SOURCE)
     """As the user wrote it: a container path, s3://, https:// or http://. Empty: no data."""
     inputs: Mapping[str, str] = setting(Reader.texts, Variable.INPUTS)
     """Where each input is: an address, or `job:<name>[/<path>]`."""
     format: str = setting(
-        Reader.matching,
+        Reader.matching_text,
         Variable.DATA_FORMAT,
         contract.RECORD_FORMAT,
         "lines, files or module:function is allowed",
         FORMATS[0],
     )
-    header: int = setting(Reader.whole, Variable.HEADER)
+    header: int = setting(Reader.integer, Variable.HEADER)
     hold_out: float = setting(Reader.number, Variable.HOLD_OUT, _SHARE)
     seed: str | None
     program_from: str
@@ -54,12 +54,12 @@ class SplitSettings:
     archive: str = setting(Reader.digest, Variable.PROGRAM_ARCHIVE)
     """SHA-256 of the archive that holds the record reader; empty: there is none."""
     reader_folder: Path
-    pods: int = setting(Reader.whole, Variable.SPLIT_PODS)
+    pods: int = setting(Reader.integer, Variable.SPLIT_PODS)
     """Pods that share the split; each is an index of the same Job."""
     index: int
-    run: str = setting(Reader.matching, Variable.RUN_ID, *_NAME)
+    run: str = setting(Reader.matching_text, Variable.RUN_ID, *_NAME)
     """Run id, the same for all pods; names the folder of the split."""
-    pod: str = setting(Reader.matching, Variable.POD_UID, *_NAME)
+    pod: str = setting(Reader.matching_text, Variable.POD_UID, *_NAME)
     """UID of this pod; names the folder that it writes to."""
     shared: Path | None = None
     """Folder for the single unsplit copy that all jobs share; None: the data is split."""
@@ -91,7 +91,7 @@ class SplitSettings:
                 f"{Variable.PROGRAM_FROM} is {program_from!r}: the data job itself writes "
                 f"{program} in the job's folder"
             )
-        pods, shared = settings["pods"], read.matching(Variable.SHARED, *_SHARED)
+        pods, shared = settings["pods"], read.matching_text(Variable.SHARED, *_SHARED)
         if not settings["run"] and pods > 1:
             raise SettingError(
                 f"{Variable.RUN_ID} is missing: the {pods} pods that share a split recognize "
@@ -108,7 +108,7 @@ class SplitSettings:
             reader_folder=contract.path(contract.UNPACKED, environ)
             if settings["archive"]
             else folder.program(program),
-            index=read.whole(Variable.COMPLETION_INDEX, Bounds(0, 0, pods - 1)),
+            index=read.integer(Variable.COMPLETION_INDEX, Bounds(0, 0, pods - 1)),
         )
 
 

@@ -58,7 +58,7 @@ class SliceWriter:
         second = None
         if many > 1:
             second = partial(self._deal, 1, shares[1], lambda written: None, self._hold_out_alone)
-        with lanes.second(second) as other:
+        with lanes.run_second_lane(second) as other:
             first = self._deal(
                 0,
                 shares[0],
@@ -118,7 +118,7 @@ class SliceWriter:
         return held - beside.held
 
     def _cuttable(self, thing: Object) -> bool:
-        return self._settings.format == "lines" and unpack.cuttable(self._source, thing)
+        return self._settings.format == "lines" and unpack.is_cuttable(self._source, thing)
 
     def _report_both(self, other: Future[Dealt], many: int, written: int) -> None:
         if other.done():

@@ -19,7 +19,7 @@ from paddle_node.data.lanes import Advance, Files
 from paddle_node.data.parts import PartFile
 from paddle_node.data.settings import SplitSettings
 from paddle_node.data.sources import unpack
-from paddle_node.data.sources.source import Piece, Source, inside
+from paddle_node.data.sources.source import Piece, Source, require_relative
 from paddle_node.failure import BadData
 from paddle_node.volume.data_manifest import DataFile
 
@@ -59,7 +59,9 @@ def write(
                         piece.thing.name if form == "files" else piece.thing.name.rpartition("/")[0]
                     )
                     name = f"{folder}/{name}"
-                name = inside(name, piece.thing.name)  # The name of an S3 object may be any text.
+                name = require_relative(
+                    name, piece.thing.name
+                )  # The name of an S3 object may be any text.
                 names.add(name)
                 folder = deal.next_folder()
                 parts = (

@@ -95,7 +95,7 @@ class Record:
             raise
         return number
 
-    def unfinished(self) -> bool:
+    def is_unfinished(self) -> bool:
         """Whether this run's last attempt has no recorded end: if it is over, its recorder died
         with it.
         """
@@ -132,10 +132,10 @@ class Record:
         if trainers_join:
             in_vain = not last.resume  # What it resumed from may be at fault.
         else:
-            in_vain = retry_limits.never_began(ending, last, metrics and first is None)
+            in_vain = retry_limits.ended_before_start(ending, last, metrics and first is None)
         # A clock that was set back must not make time negative.
         ended = max(time.time(), last.started)
-        seconds = goodput.account(
+        seconds = goodput.split_seconds(
             ending.seconds, last, ended, first or 0.0, saved if progress else 0.0
         )
         self._attempts[-1] = replace(

@@ -37,7 +37,7 @@ class Bookkeeper:
         self._say = say
         self._resumption = Resumption()
         self.trainers_join = progress.trainers_join
-        if record.unfinished():
+        if record.is_unfinished():
             # This server's predecessor died without recording the attempt's end.
             self._resumption = Resumption(
                 record.last.resume, passed_over=tuple(record.last.passed_over)
@@ -128,7 +128,7 @@ class Bookkeeper:
 
     def _end(self, ending: AttemptEnd) -> None:
         try:
-            if self._record.unfinished():
+            if self._record.is_unfinished():
                 progress = retry(
                     lambda: self._progress.name_progress(
                         self._record.last.number, self._resumption

@@ -68,8 +68,8 @@ class CurrentAttempt:
         # What was killed from outside would have spoken again.
         if lost.silent and lost.failed:
             # Trainers that report where they are say more than their output.
-            first = members.silent_first(at, lost.silent * WAITED, but=member.hello.rank)
-            waited_for = list(self.trainers.waited_for(members.serving)) or [first]
+            first = members.name_silent(at, lost.silent * WAITED, but=member.hello.rank)
+            waited_for = list(self.trainers.describe_waits(members.serving)) or [first]
             cause += f", after {lost.silent:.0f} s without output"
             cause = "; ".join(filter(None, (cause, *waited_for)))
         return cause

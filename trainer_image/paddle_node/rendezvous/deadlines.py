@@ -8,7 +8,7 @@ from paddle_node.environment import PodEnvironment
 from paddle_node.rendezvous.attempt_end import AttemptEnd
 from paddle_node.rendezvous.current_attempt import CurrentAttempt
 from paddle_node.rendezvous.members import Members
-from paddle_node.rendezvous.trainers import SHOWN, numbers
+from paddle_node.rendezvous.trainers import SHOWN, list_ranks
 from paddle_node.retry import REMIND
 from paddle_node.volume.attempts import CLUSTER, PROGRAM, STOPPED, Outcome
 
@@ -38,12 +38,12 @@ def check_peers(
             f"{difference[0]}, for {difference[1]:.0f} s: all pods of a run must read the same"
         )
         return Outcome(ExitCode.BAD_DATA, sentence)
-    if not (missing := members.missing()):
+    if not (missing := members.name_missing()):
         return None
     sentence = f"{missing} after {waited:.0f} s"
     # An agent that waits for its data has a deadline of its own, equally long, and its message says
     # more.
-    if waited > pod.peer_deadline + (REMIND if members.all(members) else 0):
+    if waited > pod.peer_deadline + (REMIND if members.is_complete(members) else 0):
         return Outcome(
             ExitCode.PEERS_MISSING,
             f"{sentence} ({Variable.PEER_DEADLINE} is {pod.peer_deadline:g})",
@@ -76,28 +76,30 @@ def check_attempt(
     if starting and now - stepped > pod.peer_deadline:
         # Pservers may wait for what the trainers still count: a trainer that reports progress
         # extends the deadline.
-        slow = numbers(members.keys() - members.serving)
+        slow = list_ranks(members.keys() - members.serving)
         sentence = (
             f"the pservers of trainers {slow} did not listen, and no trainer moved for "
             f"{now - stepped:.0f} s"
         )
         return AttemptEnd(sentence, PROGRAM)
-    parts = list(trainers.waited_for(members.serving))
+    parts = list(trainers.describe_waits(members.serving))
     if (quiet := now - max(stepped, attempt.moved)) > pod.stall and not members.silent:
         ended = (
-            f"; trainers {numbers(members.trained)} ended with 0 before" if members.trained else ""
+            f"; trainers {list_ranks(members.trained)} ended with 0 before"
+            if members.trained
+            else ""
         )
         sentence = (
             f"no step, no output and no progress for {quiet:.0f} s ({Variable.STALL} is "
             f"{pod.stall:g}){ended}"
         )
-        first = members.silent_first(now, pod.stall)
+        first = members.name_silent(now, pod.stall)
         return AttemptEnd("; ".join(filter(None, (sentence, *parts, first))), PROGRAM)
     if starting or not sessions or now - stepped <= REMIND:
         return None
     if members.silent:
         parts.append(
-            f"the pservers of trainers {numbers(sorted(members.silent)[:SHOWN])} answer nothing"
+            f"the pservers of trainers {list_ranks(sorted(members.silent)[:SHOWN])} answer nothing"
         )
     return (
         f"no trainer has moved for {now - stepped:.0f} s: "
@@ -111,7 +113,7 @@ def check_stop(
     """Judges how long the trainers take to save before they stop."""
     if waited <= pod.grace:
         return None
-    slow = numbers(members.keys() - members.stopped)
+    slow = list_ranks(members.keys() - members.stopped)
     return AttemptEnd(
         f"{attempt.stop_cause}; trainers {slow} did not leave within {waited:.0f} s", STOPPED
     )

@@ -54,7 +54,7 @@ class Discovery:
         """
         return False
 
-    def rest(self) -> None:
+    def stop_requests(self) -> None:
         """Sends no requests until the next question: this pod waits for no other."""
 
 

@@ -30,8 +30,8 @@ class Stopwatch:
         waiting, rest = {WAITING: self.begun - self.idle}, now - self.begun
         if not self.counted:
             return waiting | {TRAINING if done else LOST: rest}
-        reported = {part: trainers.spent(part) for part in PARTS}
-        kept = {} if done else {part: trainers.spent(name) for name, part in KEPT.items()}
+        reported = {part: trainers.mean_seconds(part) for part in PARTS}
+        kept = {} if done else {part: trainers.mean_seconds(name) for name, part in KEPT.items()}
         lost = sum(reported[part] - seconds for part, seconds in kept.items())
         return (
             waiting
@@ -49,7 +49,7 @@ class Stopwatch:
         return seconds
 
 
-def account(
+def split_seconds(
     seconds: Mapping[str, float],
     attempt: RecordedAttempt,
     ended: float,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.rendezvous.messages import Hello, Refused, Report
-from paddle_node.rendezvous.trainers import SHOWN, numbers
+from paddle_node.rendezvous.trainers import SHOWN, list_ranks
 from paddle_node.volume.passes import Identity
 
 TOGETHER = 1.0
@@ -144,7 +144,7 @@ class Members(dict[int, Member]):
             else:
                 self.ready.discard(rank)
 
-    def silent_first(self, at: float, least: float, but: int | None = None) -> str:
+    def name_silent(self, at: float, least: float, but: int | None = None) -> str:
         """Names the trainers that had been silent longest at a time, for at least that many
         seconds; empty: none, or all. `but` is not asked.
         """
@@ -164,7 +164,7 @@ class Members(dict[int, Member]):
             f"{longest:.0f} s"
         )
 
-    def all(self, ranks: Collection[int]) -> bool:
+    def is_complete(self, ranks: Collection[int]) -> bool:
         return len(ranks) == self.count
 
     def readings(self) -> dict[Identity, list[int]]:
@@ -174,7 +174,7 @@ class Members(dict[int, Member]):
                 ranks_by_reading.setdefault(member.read, []).append(rank)
         return ranks_by_reading
 
-    def missing(self) -> str:
+    def name_missing(self) -> str:
         """Names the agents that are not here or not ready, as one clause; empty: none."""
         absent = [rank for rank in range(self.count) if rank not in self]
         unready = sorted(self.keys() - self.ready)
@@ -184,7 +184,7 @@ class Members(dict[int, Member]):
             more = f" and {len(absent) - SHOWN} more" if len(absent) > SHOWN else ""
             parts.append(f"{len(absent)} of {self.count} pods are missing: {names}{more}")
         if unready:
-            parts.append(f"not ready yet: trainers {numbers(unready[:SHOWN])}")
+            parts.append(f"not ready yet: trainers {list_ranks(unready[:SHOWN])}")
         return "; ".join(parts)
 
 

@@ -60,7 +60,7 @@ def check_limits(attempts: Sequence[RecordedAttempt], limit: int) -> Outcome | N
             f"{alike} attempts resumed from the same files and failed alike: {last.cause}",
         )
     for kind, most in ((PROGRAM, limit), (CLUSTER, CLUSTER_FAULTS)):
-        if len(counted := without_progress(attempts, kind)) >= most:
+        if len(counted := list_without_progress(attempts, kind)) >= most:
             causes = "; ".join(f"attempt {attempt.number}: {attempt.cause}" for attempt in counted)
             return Outcome(
                 ExitCode.ATTEMPTS_EXHAUSTED,
@@ -69,7 +69,7 @@ def check_limits(attempts: Sequence[RecordedAttempt], limit: int) -> Outcome | N
     return None
 
 
-def without_progress(attempts: Sequence[RecordedAttempt], kind: str) -> list[RecordedAttempt]:
+def list_without_progress(attempts: Sequence[RecordedAttempt], kind: str) -> list[RecordedAttempt]:
     """Returns the ended attempts of that kind since the last one that made progress."""
     begin = max((place for place, attempt in enumerate(attempts, 1) if attempt.made), default=0)
     return [
@@ -79,7 +79,7 @@ def without_progress(attempts: Sequence[RecordedAttempt], kind: str) -> list[Rec
     ]
 
 
-def never_began(ending: AttemptEnd, attempt: RecordedAttempt, no_metrics: bool) -> bool:
+def ended_before_start(ending: AttemptEnd, attempt: RecordedAttempt, no_metrics: bool) -> bool:
     """Returns whether a command ended before its first step: it cannot start, or its own code
     failed. `no_metrics`: it was to show its steps, and showed none.
     """

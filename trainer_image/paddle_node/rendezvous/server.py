@@ -123,13 +123,13 @@ class Server:
                 await asyncio.wait_for(background.call(self._lease.release), RELEASE)
 
     @property
-    def numbers(self) -> tuple[dict[str, float], dict[int, float]]:
-        """The run's goodput and its slow trainers, as `Rendezvous.numbers` returns them; empty
-        before `serve`.
+    def goodput(self) -> tuple[dict[str, float], dict[int, float]]:
+        """The run's goodput and its slow trainers, as `Rendezvous.measure_goodput` returns them;
+        empty before `serve`.
         """
         if self._connections is None or self._rendezvous is None:
             return {}, {}
-        return self._rendezvous.numbers(time.monotonic())
+        return self._rendezvous.measure_goodput(time.monotonic())
 
     def _handle(self, event: on.Event) -> None:
         assert self._rendezvous is not None

@@ -27,7 +27,7 @@ from paddle_node.rendezvous.attempt_end import AttemptEnd
 from paddle_node.rendezvous.current_attempt import CurrentAttempt, Pause
 from paddle_node.rendezvous.goodput import Stopwatch
 from paddle_node.rendezvous.members import Member, Members
-from paddle_node.rendezvous.trainers import LOOK, SHOWN, Trainer, Trainers, numbers
+from paddle_node.rendezvous.trainers import LOOK, SHOWN, Trainer, Trainers, list_ranks
 from paddle_node.retry import REMIND
 from paddle_node.runtimes import Resumption
 from paddle_node.volume.attempts import CLUSTER, POD, PROGRAM, STOPPED, Outcome
@@ -277,7 +277,7 @@ class Rendezvous:
             return
         self._asked = False
         trainers = Trainers(self._pod.trainers)
-        if not self.members.all(self.members.ready):
+        if not self.members.is_complete(self.members.ready):
             # An agent was lost while the volume answered: the number is spent, the attempt never
             # ran.
             self._attempt = replace(self._attempt, number=number, trainers=trainers)
@@ -324,7 +324,7 @@ class Rendezvous:
             self._lose(AttemptEnd(self._attempt.stop_cause, STOPPED), now)
         elif absent and self.state is not State.STOPPING:
             sentence = (
-                f"trainers {numbers(absent)} ended with 0 and had never joined the others: they "
+                f"trainers {list_ranks(absent)} ended with 0 and had never joined the others: they "
                 "have trained nothing"
             )
             self._lose(AttemptEnd(sentence, PROGRAM), now)
@@ -357,17 +357,23 @@ class Rendezvous:
             # Trainers that stop can only save together.
             cause = f"{self._attempt.stop_cause}; then {deadlock}" if stopping else deadlock
             self._lose(AttemptEnd(cause, STOPPED if stopping else PROGRAM), now)
-        if self.state is State.STARTING and members.all(members.serving):
+        if self.state is State.STARTING and members.is_complete(members.serving):
             self._enter(State.TRAINING, now)
             self._broadcast(m.AllReached(self._attempt.number, "serving"))
             self._effects += self._attempt.trainers.serve(now)
-        if self.state in RUNNING and members.all(members.trained) and not self._asked:
+        if self.state in RUNNING and members.is_complete(members.trained) and not self._asked:
             self._ask(e.Conclude(self._attempt.number, self.state is State.STOPPING))
-        elif self.state is State.STOPPING and members.all(members.stopped) and not self._asked:
+        elif (
+            self.state is State.STOPPING
+            and members.is_complete(members.stopped)
+            and not self._asked
+        ):
             self._lose(AttemptEnd(self._attempt.stop_cause, STOPPED), now)
         if self.state is State.ENDING and not members.runs:
             self._end(now)
-        gathered = self.state is State.GATHERING and not self._asked and members.all(members.ready)
+        gathered = (
+            self.state is State.GATHERING and not self._asked and members.is_complete(members.ready)
+        )
         if gathered and (identity := self._same_reading(now)) is not None:
             self._ask(e.Begin(identity))
 
@@ -379,7 +385,8 @@ class Rendezvous:
         if read.keys() == {self._identity} or (self._identity is None and len(read) == 1):
             return next(iter(read))
         parts = [
-            f"trainers {numbers(read[reading])} read {reading}" for reading in sorted(read, key=str)
+            f"trainers {list_ranks(read[reading])} read {reading}"
+            for reading in sorted(read, key=str)
         ]
         sentence = "; ".join(
             [*parts, *([f"the run began with {self._identity}"] if self._identity else [])]
@@ -436,7 +443,7 @@ class Rendezvous:
     def _tick(self, now: float, late: bool) -> None:
         members, trainers, self._ticked = self.members, self._attempt.trainers, now
         training = self.state in (State.STARTING, State.TRAINING)
-        waiting = trainers.waiting(members.serving)
+        waiting = trainers.map_waits(members.serving)
         silent = dict(sorted(members.silent.items(), key=lambda entry: entry[1])[:1])
         for rank, member in list(members.items()):
             if now - member.last_heard > heartbeat.LOST_AFTER and not late:
@@ -472,7 +479,7 @@ class Rendezvous:
 
     def _look(self, now: float) -> None:
         """Reports which trainers are slow, and where the time goes."""
-        self._looked, before, self._slow = now, self._slow, self._attempt.trainers.look(now)
+        self._looked, before, self._slow = now, self._slow, self._attempt.trainers.find_slow(now)
         names = {
             rank: f"trainer {rank} on {self.members[rank].hello.node or self.members[rank].pod}"
             for rank in self._slow
@@ -493,7 +500,7 @@ class Rendezvous:
             )
             self._say(Goodput(seconds, tuple(slow[:SHOWN])).line())
 
-    def numbers(self, now: float) -> tuple[dict[str, float], dict[int, float]]:
+    def measure_goodput(self, now: float) -> tuple[dict[str, float], dict[int, float]]:
         """Returns the run's seconds by what they went into, and how many times the median a step
         takes, by the rank of each slow trainer.
         """

@@ -113,12 +113,13 @@ class Trainers:
             and len({rank for arrived in self.gathers.values() for rank in arrived}) == self.count
         ):
             where = "; ".join(
-                f"trainers {numbers(arrived)} in {name}" for name, arrived in self.gathers.items()
+                f"trainers {list_ranks(arrived)} in {name}"
+                for name, arrived in self.gathers.items()
             )
             return f"the trainers wait for each other: {where}"
         return None
 
-    def waiting(self, serving: Collection[int]) -> dict[str, list[int]]:
+    def map_waits(self, serving: Collection[int]) -> dict[str, list[int]]:
         """Maps each place where trainers wait to the first ranks they wait for. `serving`: the
         ranks whose pservers listen.
         """
@@ -137,13 +138,13 @@ class Trainers:
             ]
         return ranks_by_place
 
-    def waited_for(self, serving: Collection[int]) -> Iterator[str]:
+    def describe_waits(self, serving: Collection[int]) -> Iterator[str]:
         """Says of each place where trainers wait whom they wait for."""
-        for place, who in self.waiting(serving).items():
+        for place, who in self.map_waits(serving).items():
             if who:
-                yield f"in {place} trainers {numbers(who)} are waited for"
+                yield f"in {place} trainers {list_ranks(who)} are waited for"
 
-    def look(self, now: float) -> dict[int, float]:
+    def find_slow(self, now: float) -> dict[int, float]:
         """Returns the trainers that were slow over the last minute, and how many times the median.
         Call every `LOOK` seconds.
         """
@@ -168,7 +169,7 @@ class Trainers:
             if usual and pace > SLOW * usual
         }
 
-    def spent(self, part: str) -> float:
+    def mean_seconds(self, part: str) -> float:
         """Returns the mean seconds of a category over all trainers."""
         return sum(session.spent.get(part, 0.0) for session in self.sessions.values()) / self.count
 
@@ -193,7 +194,7 @@ class Trainers:
             return f"{where}; this pod's pserver has not answered for {held:.0f} s", held
         if others := [other for other in waiting.get(session.waits_in or "", ()) if other != rank]:
             return (
-                f"{where}; waits for trainer {numbers(others)} in {session.waits_in} since "
+                f"{where}; waits for trainer {list_ranks(others)} in {session.waits_in} since "
                 f"{idle:.0f} s",
                 0.0,
             )
@@ -207,6 +208,6 @@ class Trainers:
         return f"{where}, {idle:.0f} s ago; it waits for nobody", idle
 
 
-def numbers(ranks: Collection[int]) -> str:
+def list_ranks(ranks: Collection[int]) -> str:
     """Lists ranks for a sentence."""
     return ", ".join(str(rank) for rank in sorted(ranks))

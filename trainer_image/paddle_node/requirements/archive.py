@@ -308,10 +308,10 @@ def bring(environ: Mapping[str, str], report: Callable[[str], None], seconds: fl
                 earlier = set(refused)
                 report(f"waiting for {target}, which the environment Job builds")
             for file, sentence in refused.items():
-                patience = retry(partial(refusals.patience, file, environ), report)
+                patience = retry(partial(refusals.believed_seconds, file, environ), report)
                 if file not in earlier or waited >= patience:
                     with contextlib.suppress(OSError):  # The Job's next run may remove it.
-                        refusals.meet(file, environ)
+                        refusals.mark_met(file, environ)
                     raise Failure(
                         ExitCode.BAD_DATA,
                         f"the environment of program.requirements cannot be built: {sentence}",

@@ -289,10 +289,10 @@ def _run(
     if password := environ.get("PIP_INDEX_URL", "").rpartition("@")[0].rpartition("//")[2]:
         errors = errors.replace(password, "****")
     print(errors, file=sys.stderr, flush=True)
-    said = conflicts.by_pip(errors)
+    said = conflicts.list_pip_errors(errors)
     with contextlib.suppress(IndexError):
         paddle = re.findall(r"==(\d+\.\d+)", paddle)[0]
-    if sentence := conflicts.sentence(said, paddle):
+    if sentence := conflicts.explain_conflict(said, paddle):
         raise SettingError(sentence)
     if "No space left on device" in said or "Disk quota exceeded" in said:
         raise SettingError(
@@ -302,7 +302,7 @@ def _run(
         raise _unreachable(f"pip says {match[0]}")
     if absent := _ABSENT.search(said):
         _ask(pip, absent[1], variables)
-    raise SettingError(conflicts.fault(errors) or f"pip says {conflicts.last_line(errors)}")
+    raise SettingError(conflicts.explain_fault(errors) or f"pip says {conflicts.last_line(errors)}")
 
 
 def _unreachable(why: str) -> Failure:

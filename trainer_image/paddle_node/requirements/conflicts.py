@@ -40,7 +40,7 @@ class _Demand:
     """Whether the image's Paddle asks: itself, or, without a release, a limit of the image."""
 
 
-def sentence(output: str, paddle: str) -> str:
+def explain_conflict(output: str, paddle: str) -> str:
     """Returns who asks for which versions of the package that pip's `output` is about, and the
     remedy; empty if it tells of no conflict. `paddle`: the image's Paddle.
     """
@@ -100,10 +100,12 @@ def _remedy(demands: list[_Demand], package: str) -> str:
     return "ask for other versions of these in program.requirements"
 
 
-def by_pip(errors: str) -> str:
+def list_pip_errors(errors: str) -> str:
     """Returns pip's own errors, without what a package says while it is built."""
     return _OUTPUT.sub(
-        lambda match: by_pip(textwrap.dedent(match[2])) if "build dependencies" in match[1] else "",
+        lambda match: (
+            list_pip_errors(textwrap.dedent(match[2])) if "build dependencies" in match[1] else ""
+        ),
         errors,
     )
 
@@ -124,11 +126,11 @@ _FAULTS = (
 )  # fmt: skip
 
 
-def fault(errors: str) -> str:
+def explain_fault(errors: str) -> str:
     """Returns what is wrong with the requirements, by pip's errors; empty if they say nothing of
     it.
     """
-    said, outputs = by_pip(errors), _OUTPUT.findall(errors)
+    said, outputs = list_pip_errors(errors), _OUTPUT.findall(errors)
     if outputs and not re.search(_FAULTS[0][0], said):
         package, *_ = [
             *re.findall(r"Failed building wheel for (\S+)", said),

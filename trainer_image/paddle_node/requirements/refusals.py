@@ -36,7 +36,7 @@ def add(folder: Path, environ: Mapping[str, str], sentence: str, *, lasting: boo
             "job": _job(environ),
             "sentence": "".join(filter(str.isprintable, sentence)),
             "lasting": lasting,
-            "last": lasting or tries >= read.whole(Variable.RETRIES),
+            "last": lasting or tries >= read.integer(Variable.RETRIES),
         }
         durable.create(folder / f"refusal-{run}-{tries + 1}.json", json.dumps(refusal) + "\n")
 
@@ -61,7 +61,7 @@ def find(folder: Path, environ: Mapping[str, str]) -> dict[Path, str]:
     }
 
 
-def patience(file: Path, environ: Mapping[str, str]) -> float:
+def believed_seconds(file: Path, environ: Mapping[str, str]) -> float:
     """Returns the seconds after its start from which a pod believes a refusal that lay there when
     it began. One that tells of a fault that passes is no reason to expect the next Job to fail.
     Raises OSError.
@@ -75,7 +75,7 @@ def patience(file: Path, environ: Mapping[str, str]) -> float:
     return seconds if _read(file).get("lasting") is True else math.inf
 
 
-def meet(file: Path, environ: Mapping[str, str]) -> None:
+def mark_met(file: Path, environ: Mapping[str, str]) -> None:
     """Records that this run of pods ends for a refusal, unless another one has. Raises OSError."""
     durable.create(_met(file), Reader(environ).text(Variable.RUN_ID, ""))
 

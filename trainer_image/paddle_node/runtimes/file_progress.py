@@ -315,7 +315,9 @@ class FileProgress:
 
     def _tell_flags(self) -> None:
         servers = self._pod.runtime == "fleet-ps"
-        if overridden := command_line.read(self._pod.command.words, servers).overridden(servers):
+        if overridden := command_line.read(self._pod.command.words, servers).list_overridden(
+            servers
+        ):
             self._say(f"{', '.join(overridden)} in the command: the job's own settings win")
 
     def _warn_of_samplers(self) -> None:

@@ -75,7 +75,7 @@ class Matches:
             if len(lines) < SHOWN and re.search(_NUMBER.format(self._words[name]), line, re.I):
                 lines.append(line.strip()[:LONGEST])
 
-    def unmatched(self) -> str:
+    def describe_unmatched(self) -> str:
         """Returns a sentence if there are patterns and none has matched; else nothing."""
         if not self.matched or any(self.matched.values()):
             return ""
@@ -171,7 +171,7 @@ def run(steps: int, seconds: float) -> str:
         raise Failure(ExitCode.BAD_SETTING, f"the command ended with {next(filter(None, codes))}")
     print(f"---- {'the command ended with 0' if codes else f'stopped: {ending}'}")
     print("\n".join(matches.describe()))
-    return matches.unmatched()
+    return matches.describe_unmatched()
 
 
 def _read(child: subprocess.Popen[str], lines: "queue.SimpleQueue[str | None]") -> None:

@@ -22,7 +22,7 @@ class EvaluatedJob(Job):
         pod = environment.parse()
         super().__init__(parse, pod.runtime, pod.seed)
         self._pass = Path(program.evaluated_pass)
-        self._held_out = shard.held_out(pod.folder, reader)
+        self._held_out = shard.open_held_out(pod.folder, reader)
 
     def agree(
         self, name: str, count: Callable[[Iterable[Any]], Any], merge: Callable[[list[Any]], Any]

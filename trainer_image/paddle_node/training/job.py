@@ -59,7 +59,7 @@ class Job(ABC):
         """
         import paddle
 
-        static_mode(self._runtime, self._seed)
+        enter_static_mode(self._runtime, self._seed)
         with paddle.base.unique_name.guard():
             backend = self._static(network, optimizer or paddle.optimizer.Adam(learning_rate), sync)
         self._use(backend, sample, batch)
@@ -120,7 +120,7 @@ def expect(chosen: str, runtime: str, otherwise: str) -> None:
         )
 
 
-def static_mode(runtime: str, seed: int) -> None:
+def enter_static_mode(runtime: str, seed: int) -> None:
     """Prepares Paddle for a network whose embeddings pservers hold. Raises `SettingError` if this
     Paddle has no pservers.
     """
@@ -147,4 +147,4 @@ def name_sample(sample: Sampler) -> Iterator[None]:
     try:
         yield
     except BadSample as bad:
-        raise SettingError(f"{own_code.place(sample)}: {bad.sentence}") from None
+        raise SettingError(f"{own_code.describe_place(sample)}: {bad.sentence}") from None

@@ -106,7 +106,7 @@ class Training:
         """
         began, cpu_began = time.monotonic(), time.process_time()
         order = islice(
-            self._shard.shuffled(self._pod.seed, number, self._session.trainer_id),
+            self._shard.shuffle(self._pod.seed, number, self._session.trainer_id),
             begin.read,
             None,
         )
@@ -126,13 +126,13 @@ class Training:
             ):
                 self._meet(number, position(), through=False)
             samples = [self._samples.sample(value) for value in parser.values(records)]
-            self._reports.spent.lap(DATA)
+            self._reports.spent.count_lap(DATA)
             losses = {}
             if samples or self._backend.lockstep:
                 loss = self._step(samples, number, parser.read)
                 total += len(samples) * loss
                 losses = {"loss": loss} if samples else {}
-                self._reports.spent.lap(TRAINING)
+                self._reports.spent.count_lap(TRAINING)
             step = self._reports.report(number, parser.read, losses)
             if self._first:
                 self._reports.print_progress(number, step, position())
@@ -195,7 +195,7 @@ class Training:
         stop = any(report["stop"] for report in everyone)
         if not stop and all(report["through"] for report in everyone):
             return positions
-        self._reports.spent.lap(TRAINING)
+        self._reports.spent.count_lap(TRAINING)
         sealed = True
         if self._first and self._unsaved:
             sealed = self._saver.save_checkpoint(number, positions, self._batch, needed=stop)
@@ -211,7 +211,7 @@ class Training:
 
     def _save(self, number: int, positions: Sequence[Position]) -> None:
         """Saves the pass. When this returns, the pass is sealed, on every trainer."""
-        self._reports.spent.lap(TRAINING)
+        self._reports.spent.count_lap(TRAINING)
         if self._first:
             self._saver.save_pass(number, positions)
             self._unsaved = 0
@@ -219,7 +219,7 @@ class Training:
 
     def _finish_save(self, number: int, read: int, sealed: bool) -> None:
         self._saved = time.monotonic()
-        self._reports.spent.lap(SAVING)
+        self._reports.spent.count_lap(SAVING)
         if sealed:
             self._reports.spent.keep()
         self._reports.report(number, read, {}, at_once=True, sealed=sealed)

@@ -58,7 +58,7 @@ class PodJob(Job):
 
     def _shard(self) -> shard.Shard:
         staged = JobFolder(self.pod.local_disk.folder) if self.pod.local_disk else None
-        return shard.of_trainer(self.folder, self.trainer_id, self._reader, staged)
+        return shard.open_shard(self.folder, self.trainer_id, self._reader, staged)
 
     def _read_checked(self) -> Iterator[Any]:
         """Yields what this trainer's records say. Raises `Failure` after the last if the shard does

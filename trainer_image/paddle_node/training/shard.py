@@ -102,7 +102,7 @@ class Shard:
     def count(self) -> int:
         return sum(1 for _ in self) if self.expected is None else self.expected
 
-    def shuffled(self, *order: int) -> Iterator[Record]:
+    def shuffle(self, *order: int) -> Iterator[Record]:
         """Yields the records in the order that the numbers `order` (seed, pass, trainer)
         determine.
         """
@@ -227,7 +227,7 @@ class Parser:
             return None
 
 
-def of_trainer(
+def open_shard(
     folder: JobFolder, trainer: int, reader: Reader = lines, staged: JobFolder | None = None
 ) -> Shard:
     """Returns the shard as the manifest lists it, or as a person put it there; the copy below
@@ -248,7 +248,7 @@ def of_trainer(
     return Shard(str(place), [folder.root / file.name for file in listed], expected, reader)
 
 
-def held_out(folder: JobFolder, reader: Reader = lines) -> Shard:
+def open_held_out(folder: JobFolder, reader: Reader = lines) -> Shard:
     """Returns what the split held out from training."""
     stated = data_manifest.read(folder.data_manifest)
     if stated is None:

@@ -151,7 +151,7 @@ class Spent:
         self._waited = waited
         self._last = time.monotonic(), waited()
 
-    def lap(self, part: str) -> None:
+    def count_lap(self, part: str) -> None:
         """Counts the time since the last lap as `part` and its waits as `SLOWEST`; a save includes
         its waits.
         """

@@ -41,10 +41,10 @@ class TrialSettings:
     """The trial's settings, from the same variables as in the pods that it stands for."""
 
     runtime: str = setting(environment.Reader.text, Variable.RUNTIME, environment.DEFAULT_RUNTIME)
-    seed: int = setting(environment.Reader.whole, Variable.SEED)
+    seed: int = setting(environment.Reader.integer, Variable.SEED)
     source: str = setting(environment.Reader.raw, Variable.DATA_SOURCE)
     format: str = setting(environment.Reader.text, Variable.DATA_FORMAT, FORMATS[0])
-    header: int = setting(environment.Reader.whole, Variable.HEADER)
+    header: int = setting(environment.Reader.integer, Variable.HEADER)
 
 
 class LocalSteps:

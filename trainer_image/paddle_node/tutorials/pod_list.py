@@ -157,7 +157,7 @@ class PodList(Discovery):
         present = self._present()
         return present is not None and present != self._order
 
-    def rest(self) -> None:
+    def stop_requests(self) -> None:
         """Sends no requests until the next question: training has begun."""
         self._wanted.clear()
 
@@ -246,8 +246,8 @@ class PodList(Discovery):
         return str(document["metadata"]["resourceVersion"])
 
     def _changes(self, version: str) -> Iterator[str]:
-        """Takes in changes until the server ends the watch or `rest` is called. Yields each new
-        version.
+        """Takes in changes until the server ends the watch or `stop_requests` is called. Yields each
+        new version.
         """
         more = {"watch": "true", "timeoutSeconds": str(WATCH), "allowWatchBookmarks": "true"}
         with self._ask(WATCH + ANSWER, resourceVersion=version, **more) as answer:

@@ -18,7 +18,7 @@ from botocore.config import Config
 
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.data.resumed import Answer, Interrupted, Resumed
-from paddle_node.data.sources.source import BUFFER, Object, Source, hidden, refuse_changed
+from paddle_node.data.sources.source import BUFFER, Object, Source, is_hidden, refuse_changed
 from paddle_node.failure import Failure, SettingError
 
 ERRORS = (botocore.exceptions.ClientError, botocore.exceptions.BotoCoreError)
@@ -125,7 +125,7 @@ class S3Source(Source):
             # Consoles create "folders" as empty objects whose keys end with a slash.
             if matches(key := entry["Key"])
             and not key.endswith("/")
-            and not hidden(key.removeprefix(base))
+            and not is_hidden(key.removeprefix(base))
         ]
 
     def _explain(self, error: Exception) -> NoReturn:

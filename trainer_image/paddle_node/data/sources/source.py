@@ -129,14 +129,14 @@ def summary(source: Source, objects: Sequence[Object]) -> data_manifest.Source:
     return data_manifest.Source(source.uri, size, f"sha256:{listing.hexdigest()}")
 
 
-def hidden(name: str) -> bool:
+def is_hidden(name: str) -> bool:
     """Returns whether the file, or a folder above it, begins with a dot: .DS_Store and
     __MACOSX/._a.txt are not data.
     """
     return any(part.startswith(".") for part in name.split("/"))
 
 
-def inside(name: str, where: str) -> str:
+def require_relative(name: str, where: str) -> str:
     """Returns the name as a relative path that does not lead elsewhere. Raises `BadData` if that is
     impossible.
     """
@@ -171,8 +171,8 @@ def cut(
 ) -> list[list[Piece]]:
     """Returns `many` slices of about equal bytes in the order of the listing; some may be empty.
 
-    Cuts only `cuttable` objects that lie across a border. A line belongs to the slice in which it
-    begins.
+    Cuts only objects that lie across a border and are `cuttable`. A line belongs to the slice in
+    which it begins.
     """
     total = sum(piece.bytes for piece in pieces)
     borders = [total * number // many for number in range(1, many)]

@@ -11,7 +11,7 @@ import tarfile
 from collections.abc import Iterator, Mapping
 from typing import BinaryIO, NamedTuple
 
-from paddle_node.data.sources.source import BUFFER, hidden
+from paddle_node.data.sources.source import BUFFER, is_hidden
 
 BLOCK = tarfile.BLOCKSIZE
 END = 2 * BLOCK
@@ -181,4 +181,4 @@ def _name(header: tarfile.TarInfo, facts: Mapping[str, bytes]) -> str:
 
 
 def _is_left_out(name: str) -> bool:
-    return hidden("/".join(part for part in name.split("/") if part != "."))
+    return is_hidden("/".join(part for part in name.split("/") if part != "."))

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NoReturn, cast
 
 from paddle_node.data.sources import tar
-from paddle_node.data.sources.source import BUFFER, Object, Source, hidden, inside
+from paddle_node.data.sources.source import BUFFER, Object, Source, is_hidden, require_relative
 from paddle_node.failure import BadData, Failure
 from paddle_node.retry import name_path
 
@@ -67,7 +67,7 @@ def members(source: Source, thing: Object, format: str) -> Iterator[tuple[str, B
             content.check(unread=kind != "plain")
 
 
-def cuttable(source: Source, thing: Object) -> bool:
+def is_cuttable(source: Source, thing: Object) -> bool:
     """Returns whether the object's lines can be read from any offset. Raises `BadData` if it is
     packed in an unknown way.
     """
@@ -227,7 +227,7 @@ def _zip(raw: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
         ):
             raise zipfile.BadZipFile("its directory does not list what it holds")
         for entry in entries:
-            member = inside(entry.filename.replace("\\", "/"), name)
+            member = require_relative(entry.filename.replace("\\", "/"), name)
             if entry.flag_bits & 1:
                 _refuse(name, member, "which is encrypted")
             if stat.S_ISLNK(entry.external_attr >> 16):
@@ -244,7 +244,7 @@ def _zip(raw: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
             with stream:
                 if entry.is_dir() and entry.file_size:
                     raise zipfile.BadZipFile("a folder has content")
-                if not entry.is_dir() and not hidden(member):
+                if not entry.is_dir() and not is_hidden(member):
                     yield member, stream
 
 
@@ -267,9 +267,9 @@ def _tar(raw: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
         header = entry.header
         if header.isdir() or header.type == b"V":  # V: the archive's label.
             continue
-        member = inside(entry.name, name)
+        member = require_relative(entry.name, name)
         if header.issym() or header.islnk():
-            if not hidden(member):
+            if not is_hidden(member):
                 _refuse(name, member, "a link: pack it with tar --dereference --hard-dereference")
         elif not header.isreg() or entry.sparse:
             _refuse(
@@ -277,7 +277,7 @@ def _tar(raw: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
                 member,
                 f"a device, a sparse file or another special file (type {header.type!r})",
             )
-        elif not hidden(member):
+        elif not is_hidden(member):
             yield member, entry.body
 
 

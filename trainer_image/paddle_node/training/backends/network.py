@@ -48,7 +48,8 @@ def check_model(model: Any, maker: Callable[..., Any]) -> Model:
     """
     if not isinstance(model, Model):
         raise SettingError(
-            f"{own_code.place(maker)}: it returns {type(model).__name__}, a fleet.Model is needed"
+            f"{own_code.describe_place(maker)}: it returns {type(model).__name__}, a fleet.Model "
+            "is needed"
         )
     return model
 
