@@ -21,7 +21,7 @@ from paddle_aws.operations.jobs.job_source import JobSource
 from paddle_aws.rehearsal.account import Account, proxy_settings
 from paddle_aws.rehearsal.cloud import Cloud, CloudError
 from paddle_aws.rehearsal.folder import RehearsalFolder
-from paddle_aws.rehearsal.inventory import Resource, retained
+from paddle_aws.rehearsal.inventory import Resource, retention_test
 from paddle_aws.rehearsal.pods.pod import Identity
 from paddle_aws.rehearsal.screen import Screen
 from paddle_aws.settings.shared_names import DATA_ACCOUNT
@@ -63,7 +63,7 @@ class DeployedAccount(Account):
 
         def report(text: str) -> None:
             log.write(text + "\n")
-            screen.now(text)
+            screen.show_activity(text)
 
         with screen.phase("emulator") as phase:
             self._cloud = self._life.enter_context(
@@ -113,7 +113,7 @@ class DeployedAccount(Account):
 
     def destroy(self, screen: Screen) -> tuple[Resource, ...]:
         with screen.phase("destroy") as phase:
-            is_retained = retained(self._cloud.client, list(self._outputs))
+            is_retained = retention_test(self._cloud.client, list(self._outputs))
             self._cloud.destroy(self._config)
             left = sorted(self._cloud.inventory() - self._before)
             if forgotten := [str(resource) for resource in left if not is_retained(resource)]:

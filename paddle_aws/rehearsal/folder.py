@@ -93,7 +93,7 @@ class RehearsalFolder:
         for lease in self.volume.glob("*/output/run/lease-*.json"):
             lease.unlink()
 
-    def cancelled(self) -> bool:
+    def is_cancelled(self) -> bool:
         """Returns whether `paddle-aws cancel` asked for the end of the pods."""
         return (self.path / CANCEL).exists()
 

@@ -30,7 +30,7 @@ Inventory = frozenset[Resource]
 """A snapshot of the account."""
 
 
-def retained(client: Callable[[str], Any], stacks: list[str]) -> Callable[[Resource], bool]:
+def retention_test(client: Callable[[str], Any], stacks: list[str]) -> Callable[[Resource], bool]:
     """Returns a test for what outlives `stacks` as deployed now: a retained resource, a part of
     one, or a volume's snapshot. `client` makes a client of the account by its service.
     """

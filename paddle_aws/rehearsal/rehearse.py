@@ -41,7 +41,7 @@ from paddle_aws.rehearsal.pods.job import CANCELLED, JobResult, Watcher, last_li
 from paddle_aws.rehearsal.pods.manifests import AnyJob, Job, Manifests
 from paddle_aws.rehearsal.pods.pod import Host
 from paddle_aws.rehearsal.screen import PodScreen, Screen, TrainingScreen
-from paddle_aws.rehearsal.summary import Results, shown
+from paddle_aws.rehearsal.summary import Results, shorten_path
 from paddle_aws.rehearsal.training import Run, Training
 from paddle_aws.settings.addresses import without_secrets
 
@@ -178,7 +178,7 @@ class Rehearsal:
         """Prepares the pods' Python. Reports what cannot be installed, or a missing command, before
         anything is deployed.
         """
-        job, now = self.job, self.screen.now
+        job, now = self.job, self.screen.show_activity
         programs = self._interpreter
         if self._variant or job.program.requirements:
             with self.screen.phase("python") as phase:
@@ -226,7 +226,7 @@ class Rehearsal:
             check_records(passes, data)
         held_out = _records(data.get("held_out") or {})
         evaluation = self._measure(host, addresses) if held_out else None
-        return Results.of_passes(self.job, folder, passes, evaluation)
+        return Results.from_passes(self.job, folder, passes, evaluation)
 
     def _build(self, job: Job, host: Host, addresses: AddressBlock) -> None:
         """Runs the environment Job, with this machine's settings of pip: it has no Secrets."""
@@ -301,7 +301,7 @@ class Rehearsal:
             watcher = training.watcher(self.screen)
             result = self._run(training.job, host, addresses, watcher, run=training.run)
             phase.result = f"{training.ended}{_replaced(result)}"
-        return Results.of_program(self.job, training.log(result), host.logs, training.folder)
+        return Results.from_program(self.job, training.log(result), host.logs, training.folder)
 
     def _run(
         self,
@@ -316,7 +316,7 @@ class Rehearsal:
         that made it fail.
         """
         self._recorder.begin(job)
-        watchers, cancelled = [self._recorder, watcher], self._state.cancelled
+        watchers, cancelled = [self._recorder, watcher], self._state.is_cancelled
         with ExitStack() as stack:
             if self._supervisor and isinstance(job, Job) and job is host.manifests.jobs[-1]:
                 job, host = self._supervisor.prepare(job, host)
@@ -337,7 +337,7 @@ class Rehearsal:
             raise Failed(sentence)
         log, code = pod.logs[pod.failed_container], pod.codes[pod.failed_container]
         raise Failed(
-            f"{sentence}: pod {pod.name} ended with code {code}; the end of {shown(log)}:\n"
+            f"{sentence}: pod {pod.name} ended with code {code}; the end of {shorten_path(log)}:\n"
             f"{last_lines(log)}"
         )
 
@@ -350,7 +350,7 @@ class Rehearsal:
             objects = manifests.read(self._documents)
             host = state.host(self.project, objects, self._interpreter, self._account.identity)
             work = [f"{type(job).__name__} {job.name}" for job in objects.work]
-            place = shown(state.manifests)
+            place = shorten_path(state.manifests)
             phase.result = f"{len(files)} files in {place}/ with {' and '.join(work)}"
         self._say_without_effect(objects, state.logs / "without-effect.txt")
         return host
@@ -368,7 +368,7 @@ class Rehearsal:
             if self._verbose
             else f"{len(names)} fields of the manifests (--verbose or VERBOSE=1 names them)"
         )
-        self.screen.remark(f"without effect on one machine: {which}; why: {shown(reasons)}")
+        self.screen.remark(f"without effect on one machine: {which}; why: {shorten_path(reasons)}")
 
     def _bring_inputs(self, host: Host) -> None:
         if not self._inputs:

@@ -107,7 +107,7 @@ class Screen:
         table.add_row(*(Text(value) for value in rows.values()))
         self._table = Padding(table, (0, 0, 0, _NAME_WIDTH + 3))
 
-    def now(self, text: str) -> None:
+    def show_activity(self, text: str) -> None:
         """Shows what the phase is doing: on the moving line, or in a pipe now and then on one of
         its own.
         """
@@ -166,7 +166,7 @@ class PodScreen(Watcher):
         self.lost = 0
 
     def pod_started(self, pod: Pod, index: int | None) -> None:
-        self.screen.now(f"{pod.facts.name} starts at {pod.facts.address}")
+        self.screen.show_activity(f"{pod.facts.name} starts at {pod.facts.address}")
 
     def pod_ended(self, pod: Pod, index: int | None, end: PodEnd, verdict: str) -> None:
         if not end.succeeded:
@@ -185,7 +185,7 @@ class TrainingScreen(PodScreen):
     def __init__(self, screen: Screen, folder: JobFolder) -> None:
         """`folder` is the job's folder on the volume."""
         super().__init__(screen)
-        self.table = TrainingTable(screen.remark, screen.now)
+        self.table = TrainingTable(screen.remark, screen.show_activity)
         self._volume = Folder(folder.root)
         self._logs: dict[Path, int] = {}
         """Each log's rank."""

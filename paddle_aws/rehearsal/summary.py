@@ -45,7 +45,7 @@ class Results:
     """The metric on held-out records, by its name."""
 
     @classmethod
-    def of_passes(
+    def from_passes(
         cls,
         job: TrainingJob,
         folder: JobFolder,
@@ -64,7 +64,7 @@ class Results:
                 f" on {evaluation.records:,} rows that no trainer saw; "
                 f"{evaluation.baseline_of}: {evaluation.baseline:.3f}",
             )
-        where = f"in {shown(folder.root)}/ until the next rehearsal"
+        where = f"in {shorten_path(folder.root)}/ until the next rehearsal"
         rows: dict[str, str | Text] = {
             name: metric,
             "loss": f"{passes[0].loss:.4f} -> {passes[-1].loss:.4f}; `paddle-aws board` draws it",
@@ -75,7 +75,7 @@ class Results:
         return cls(job, rows, better, measured=measured)
 
     @classmethod
-    def of_program(
+    def from_program(
         cls, job: TrainingJob, log: Path, logs: Path, folder: JobFolder | None = None
     ) -> Self:
         """The results of any other program, by its last output, which may be a measurement. `log`
@@ -89,7 +89,7 @@ class Results:
             {
                 "printed": printed,
                 **_goodput(folder),
-                "logs": f"{shown(log)}; of each pod in {shown(logs)}/",
+                "logs": f"{shorten_path(log)}; of each pod in {shorten_path(logs)}/",
             },
         )
 
@@ -136,7 +136,7 @@ def summary(results: Results, phases: Sequence[Phase], seconds: float) -> Render
     )
 
 
-def shown(path: Path) -> str:
+def shorten_path(path: Path) -> str:
     """The path relative to the current directory, if it lies below that."""
     here = Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)

@@ -56,7 +56,7 @@ def _storm(machine: str, arguments: argparse.Namespace) -> None:
     from paddle_aws.storm import receipt
     from paddle_aws.storm.storm import FOLDER, Plan, Storm
 
-    plan = Plan.of(
+    plan = Plan.from_options(
         arguments.seed,
         arguments.faults,
         arguments.runs,

@@ -56,7 +56,7 @@ class LineReader:
         return metrics
 
 
-def numbers(line: str) -> dict[str, float]:
+def read_numbers(line: str) -> dict[str, float]:
     """Returns the numbers in a line by the words before them, or by their places."""
     values: dict[str, float] = {}
     for place, match in enumerate(_NUMBER.finditer(line[:_LONGEST])):

@@ -19,7 +19,7 @@ from paddle_aws.rehearsal.folder import RehearsalFolder
 from paddle_aws.rehearsal.local_account import LocalAccount
 from paddle_aws.rehearsal.rehearse import Rehearsal
 from paddle_aws.rehearsal.screen import Screen
-from paddle_aws.rehearsal.summary import shown
+from paddle_aws.rehearsal.summary import shorten_path
 from paddle_aws.storm.calm_runs import CalmRuns
 from paddle_aws.storm.faults import KINDS, PER_RUN, Fault, draw
 from paddle_aws.storm.lines import printable
@@ -58,7 +58,7 @@ class Plan:
     """Whether calm runs are run although a receipt has them."""
 
     @classmethod
-    def of(
+    def from_options(
         cls, seed: int, faults: str, runs: int | None, calm: int, *, shrink: bool, fresh: bool
     ) -> "Plan":
         """Reads the options. Raises BadInput."""
@@ -195,7 +195,9 @@ class Storm:
             for number, trace in enumerate(kept.traces, 1)
         ]
         names = ", ".join(run.name for run in self.calm_runs)
-        self.say(f"{names}: as in {shown(self.folder / RECEIPT)} of {kept.ran:%Y-%m-%d %H:%M} UTC")
+        self.say(
+            f"{names}: as in {shorten_path(self.folder / RECEIPT)} of {kept.ran:%Y-%m-%d %H:%M} UTC"
+        )
 
     def _run_calm(self, rehearsals: RehearsalFolder) -> None:
         for number in range(1, self.plan.calm + 1):
@@ -208,7 +210,7 @@ class Storm:
             self.calm_runs.append(run)
         if self.kept is not None and self._digests is not None and not self.plan.fresh:
             # Not earlier: what it is said to may be a file in the program's folder.
-            of = shown(self.folder / RECEIPT)
+            of = shorten_path(self.folder / RECEIPT)
             why = _changed(self.kept.digests, self._digests)
             why = f"{why} changed since" if why else f"{len(self.kept.traces)} are in"
             self.say(f"calm runs were run again: {why} {of}")
@@ -240,7 +242,7 @@ class Storm:
     def replay(self, run: Run) -> str:
         """Returns the command that runs a run's faults again."""
         faults = ",".join(map(str, run.shrunk or run.schedule))
-        words = ["paddle-aws", "storm", shown(self.source.file), *self.source.words()]
+        words = ["paddle-aws", "storm", shorten_path(self.source.file), *self.source.words()]
         words += ["--calm", str(self.plan.calm)] if self.plan.calm != CALM else []
         return shlex.join([*words, "--faults", faults])
 
@@ -303,7 +305,7 @@ class Storm:
         if supervisor.error is not None:
             raise Failed(
                 f"the storm could not read what the program did ({supervisor.error!r:.200}), a "
-                f"mistake of ours: please report it with {shown(self.folder)}/{name}.txt"
+                f"mistake of ours: please report it with {shorten_path(self.folder)}/{name}.txt"
             )
         return Run(name, tuple(schedule), trace)
 
@@ -327,7 +329,7 @@ class Storm:
 
         if not (schedule := [fault for fault in run.schedule if fault in met]):
             return  # It fails without any.
-        run.shrunk = tuple(fewest(schedule, fails, _SHRINKING))
+        run.shrunk = tuple(find_fewest(schedule, fails, _SHRINKING))
         self.say(
             f"         {len(run.shrunk)} of its faults are enough, found in {tries} runs: "
             f"{self.replay(run)}"
@@ -350,7 +352,7 @@ def _changed(digests: Mapping[str, str], others: Mapping[str, str]) -> str:
     return ", ".join(name for name in others if digests.get(name) != others[name])
 
 
-def fewest(
+def find_fewest(
     items: Sequence[Item], fails: Callable[[Sequence[Item]], bool], most: int
 ) -> Sequence[Item]:
     """Returns a part of `items`, in order, for which `fails` still returns True, after at most

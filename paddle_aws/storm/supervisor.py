@@ -24,7 +24,7 @@ from paddle_aws.rehearsal.rehearse import Supervisor, job_folder
 from paddle_aws.storm import connections
 from paddle_aws.storm.calls import Answer, Call, Listener, filter_program
 from paddle_aws.storm.faults import COUNTED, FREEZES, SERVERS, VOLUME, Fault
-from paddle_aws.storm.lines import GLOG, LineReader, numbers, printable
+from paddle_aws.storm.lines import GLOG, LineReader, printable, read_numbers
 from paddle_aws.storm.processes import (
     ancestors,
     children,
@@ -319,7 +319,7 @@ class StormSupervisor(Supervisor):
         metrics = self._reader.read_metrics(line)
         if self._reader.patterns:
             self._results.setdefault(rank.rank, {}).update(metrics)
-        elif (values := numbers(line)) and not GLOG.match(line):
+        elif (values := read_numbers(line)) and not GLOG.match(line):
             self._results[rank.rank] = values
 
     def _read_held(self, call: Call, rank: Rank) -> None:

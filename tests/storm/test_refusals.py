@@ -30,7 +30,7 @@ from paddle_aws.storm.storm import Plan, Storm
 )
 def test_a_job_whose_processes_no_agent_tells_or_whose_paddle_is_elsewhere(settings, sentence):
     source = JobSource.from_job({"name": "job", "trainers": 2, **settings})
-    plan = Plan.of(1, "", None, 2, shrink=True, fresh=False)
+    plan = Plan.from_options(1, "", None, 2, shrink=True, fresh=False)
     with pytest.raises(BadInput) as refused:
         Storm(PROJECT, source, plan, print)
     assert str(refused.value) == sentence

@@ -246,7 +246,7 @@ class PodList(Discovery):
         return str(document["metadata"]["resourceVersion"])
 
     def _changes(self, version: str) -> Iterator[str]:
-        """Takes in changes until the server ends the watch or `stop_requests` is called. Yields each
+        """Takes in changes until the server ends the watch or `stop_requests` does. Yields each
         new version.
         """
         more = {"watch": "true", "timeoutSeconds": str(WATCH), "allowWatchBookmarks": "true"}
