@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Address, IPv4Network, collapse_addresses
 
-from constructs_lib.rules import Violation, not_a_list
+from constructs_lib.rules import Violation, refuse_text
 
 MOST = 2 * 2**24
 """Addresses in two /8: a company's private ranges fit, 0.0.0.0/1 does not."""
@@ -25,15 +25,17 @@ def ip_network(value: str) -> IPv4Network:
         ) from None
 
 
-def everybody(ranges: Iterable[IPv4Network]) -> bool:
+def covers_internet(ranges: Iterable[IPv4Network]) -> bool:
     """Whether `ranges` together cover more of the internet than any one owner has."""
     return sum(network.num_addresses for network in collapse_addresses(ranges)) > MOST
 
 
-def not_everybody(prop: str, ranges: Iterable[str], what: str, example: str) -> Iterator[Violation]:
+def refuse_everybody(
+    prop: str, ranges: Iterable[str], what: str, example: str
+) -> Iterator[Violation]:
     """Refuses what is no list of IPv4 ranges, and ranges that open `what` to everybody."""
     if isinstance(ranges, str):
-        yield from not_a_list(prop, ranges, ranges if "/" in ranges else example)
+        yield from refuse_text(prop, ranges, ranges if "/" in ranges else example)
         return
     networks = []
     for value in ranges:
@@ -45,12 +47,12 @@ def not_everybody(prop: str, ranges: Iterable[str], what: str, example: str) -> 
                 allowed = f"a range is needed, such as {value}/32 for this one address"
             yield Violation(prop, value, allowed)
             return
-    if everybody(networks):
+    if covers_internet(networks):
         allowed = f"{what} is never opened to everybody; name your own range, such as {example}"
         yield Violation(prop, ", ".join(ranges), allowed)
 
 
-def not_private(
+def refuse_public_range(
     prop: str, value: str | None, widest: int, narrowest: int, example: str, *more: IPv4Network
 ) -> Iterator[Violation]:
     """Refuses a range that is not of this width, or neither private nor within `more`."""

@@ -97,13 +97,13 @@ def log_days(prop: str, days: int | None, *, off: bool = False) -> Iterator[Viol
         yield Violation(prop, days, f"allowed is {listed} or {allowed[-1]} (CloudWatch Logs)")
 
 
-def unlike(prop: str, value: str | None, pattern: str, example: str) -> Iterator[Violation]:
+def refuse_unlike(prop: str, value: str | None, pattern: str, example: str) -> Iterator[Violation]:
     """Refuses text that `pattern` does not match."""
     if value is not None and not (isinstance(value, str) and re.search(pattern, value)):
         yield Violation(prop, value, f"allowed is text like {example}")
 
 
-def not_a_list(prop: str, values: object, example: str) -> Iterator[Violation]:
+def refuse_text(prop: str, values: object, example: str) -> Iterator[Violation]:
     """Refuses text, which Python takes for a list of its letters."""
     if isinstance(values, str):
         yield Violation(prop, values, f"allowed is a list, such as [{example!r}]")

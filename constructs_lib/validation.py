@@ -23,7 +23,7 @@ def is_token(value: Any) -> bool:
     return isinstance(value, float) and Token.is_unresolved(value)
 
 
-def unless_token(value: T) -> T | None:
+def drop_token(value: T) -> T | None:
     """Returns `value`; None if it is a token, whose value only the deploy knows."""
     return None if is_token(value) else value
 

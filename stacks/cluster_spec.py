@@ -34,7 +34,7 @@ from paddle_aws.stacks.control_plane_settings import (
     TUNNEL_TYPE,
     ControlPlane,
 )
-from paddle_aws.stacks.network_settings import Network, Zone, ip_network, once
+from paddle_aws.stacks.network_settings import Network, Zone, ip_network, require_unique
 from paddle_aws.stacks.node_settings import NodeGroup, most_vcpus
 from paddle_aws.stacks.storage_settings import Bucket, FileSystem, Images, Key
 
@@ -120,7 +120,7 @@ class Jobs(Settings):
     """The jobs' Kubernetes namespace, as in job.yaml."""
     queue: DnsLabel | None = None
     """Kueue's queue, which `paddle-aws setup` makes (docs/jobs.md)."""
-    images: Annotated[list[ImageName], once("image")] = Field(default=[], max_length=20)
+    images: Annotated[list[ImageName], require_unique("image")] = Field(default=[], max_length=20)
     """Images that every node pulls before its first job and keeps; `paddle-aws setup` sees to it
     (docs/start-up.md).
     """
@@ -145,7 +145,7 @@ class Protection(Settings):
     """Each deploy protects the stacks that it makes or changes from the next ones (docs/aws.md).
     false: `paddle-aws protect` alone does.
     """
-    lifted_by: Annotated[list[UserArn], once("user")] = Field(default=[], max_length=10)
+    lifted_by: Annotated[list[UserArn], require_unique("user")] = Field(default=[], max_length=10)
     """Members of the operator team who may lift it, by the ARNs of their IAM users and with their
     own credentials, not the team's role; empty: every operator.
     """
@@ -160,7 +160,7 @@ class Budget(Settings):
     """US dollars a month for this cluster's tag, which `paddle-aws doctor --fix` activates a day
     after the first deploy; unset: alarms and dashboard alone.
     """
-    emails: Annotated[list[Email], once("address")] = Field(
+    emails: Annotated[list[Email], require_unique("address")] = Field(
         min_length=EMAILS.least, max_length=EMAILS.most
     )
     """E-mail addresses for alarms, 80 % and 100 % of the budget, and a forecast above it."""

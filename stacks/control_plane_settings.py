@@ -15,13 +15,13 @@ from constructs_lib.rules import KUBERNETES_VERSION, LogDays
 from paddle_aws.settings.model import Fault, Refused, Settings
 from paddle_aws.stacks.network_settings import (
     SshRanges,
-    instead_of_new,
-    not_everybody,
-    once,
     private_range,
+    refuse_beside_existing,
+    refuse_everybody,
+    require_unique,
 )
 from paddle_aws.stacks.project import project_folder
-from paddle_aws.stacks.rule_settings import obeys
+from paddle_aws.stacks.rule_settings import apply_rule
 
 
 class Distribution(Settings):
@@ -168,7 +168,7 @@ class ControlPlane(Settings):
     """Addresses of Kubernetes services: /12 to /24, outside the VPC; unset: 172.20.0.0/16
     (self-managed: 10.43.0.0/16).
     """
-    public_access_from: Annotated[list[str], not_everybody("the endpoint", "203.0.113.7/32")] = (
+    public_access_from: Annotated[list[str], refuse_everybody("the endpoint", "203.0.113.7/32")] = (
         Field(default=[])
     )
     """CIDRs that may reach the API endpoint from the internet; empty: it is private."""
@@ -198,7 +198,7 @@ class ControlPlane(Settings):
     """Self-managed: addresses of pods, /12 to /22, outside VPC and services; a machine takes a
     /24.
     """
-    instance_type: Annotated[str, obeys(control_plane_type)] = "t3.medium"
+    instance_type: Annotated[str, apply_rule(control_plane_type)] = "t3.medium"
     """Self-managed: the control plane's EC2 type (Nitro)."""
     availability_zone: str | None = None
     """Self-managed: the control plane's zone, for good; unset: the first one."""
@@ -216,7 +216,9 @@ class ControlPlane(Settings):
     """Self-managed: EBS snapshot that the volume starts from."""
     snapshots: Snapshots = Snapshots()
     """Self-managed: etcd's snapshots."""
-    host_ports: Annotated[list[PortRange], once("range"), obeys(wrong_ports)] = Field(default=[])
+    host_ports: Annotated[list[PortRange], require_unique("range"), apply_rule(wrong_ports)] = (
+        Field(default=[])
+    )
     """Self-managed: TCP ports that nodes open to each other, for jobs with host ports."""
     ssh: ClusterSsh | None = None
     """Self-managed: SSH, beside Session Manager; unset: none."""
@@ -255,7 +257,7 @@ class ControlPlane(Settings):
                 "allowed with a private endpoint only: leave it out, or empty "
                 "{here}public_access_from",
             )
-        yield from instead_of_new(
+        yield from refuse_beside_existing(
             self,
             "existing",
             "a cluster",

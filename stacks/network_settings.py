@@ -9,10 +9,10 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, field_validator
 
 from constructs_lib import addresses
-from constructs_lib.addresses import SHARED, not_private
+from constructs_lib.addresses import SHARED, refuse_public_range
 from constructs_lib.rules import LogDays, duplicates, nat_count
 from paddle_aws.settings.model import Fault, Refused, Settings
-from paddle_aws.stacks.rule_settings import obeys, to_refused
+from paddle_aws.stacks.rule_settings import apply_rule, translate_violation
 
 
 def ip_network(value: str) -> ipaddress.IPv4Network:
@@ -29,27 +29,31 @@ def private_range(
     """Returns a validator that raises Refused unless a range is of this width and either private or
     within `more`.
     """
-    return obeys(lambda value: not_private("", value, widest, narrowest, example, *more))
+    return apply_rule(
+        lambda value: refuse_public_range("", value, widest, narrowest, example, *more)
+    )
 
 
-def not_everybody(what: str, example: str) -> AfterValidator:
+def refuse_everybody(what: str, example: str) -> AfterValidator:
     """Returns a validator of IPv4 ranges that raises Refused if `what` would be open to
     everybody.
     """
-    return obeys(lambda ranges: addresses.not_everybody("", ranges, what, example))
+    return apply_rule(lambda ranges: addresses.refuse_everybody("", ranges, what, example))
 
 
-def once(what: str, name: Callable[[Any], str] = str) -> AfterValidator:
+def require_unique(what: str, name: Callable[[Any], str] = str) -> AfterValidator:
     """Returns a validator that raises Refused if an entry of a list stands twice."""
-    return obeys(lambda values: duplicates("", [name(value) for value in values], what))
+    return apply_rule(lambda values: duplicates("", [name(value) for value in values], what))
 
 
-ZoneNames = Annotated[list[str], once("availability zone")]
-SshRanges = Annotated[list[str], Field(min_length=1), not_everybody("SSH", "10.0.0.0/16")]
+ZoneNames = Annotated[list[str], require_unique("availability zone")]
+SshRanges = Annotated[list[str], Field(min_length=1), refuse_everybody("SSH", "10.0.0.0/16")]
 """CIDRs that may connect to port 22."""
 
 
-def instead_of_new(settings: Settings, existing: str, what: str, *others: str) -> Iterator[Fault]:
+def refuse_beside_existing(
+    settings: Settings, existing: str, what: str, *others: str
+) -> Iterator[Fault]:
     """Yields a fault for each of `others`, settings of a new resource, that is set although
     `existing` names `what`.
     """
@@ -126,13 +130,13 @@ class Network(Settings):
     """Use this VPC."""
 
     def _faults(self) -> Iterator[Fault]:
-        yield from instead_of_new(
+        yield from refuse_beside_existing(
             self, "existing", "a VPC", "cidr", "availability_zones", "nat_gateways"
         )
         if self.existing is not None:
             return
         for violation in nat_count(self.nat_gateways, len(self.availability_zones)):
-            yield to_refused(violation, {})
+            yield translate_violation(violation, {})
         if not self.nat_gateways and not self.interface_endpoints:
             allowed = (
                 "without NAT nodes reach AWS by {here}interface_endpoints alone: set them true"
@@ -225,4 +229,4 @@ class Zone(Settings):
     """A public name for the API, beside the private one; unset: none."""
 
     def _faults(self) -> Iterator[Fault]:
-        yield from instead_of_new(self, "existing", "a zone", "name")
+        yield from refuse_beside_existing(self, "existing", "a zone", "name")

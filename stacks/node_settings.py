@@ -24,8 +24,8 @@ from constructs_lib.ec2.node_rules import (
 )
 from constructs_lib.ec2.node_shape import INSTANCE_TYPES, NodeShape
 from paddle_aws.settings.model import Fault, Refused, Settings, check
-from paddle_aws.stacks.network_settings import SshRanges, ZoneNames, once
-from paddle_aws.stacks.rule_settings import obeys, to_refused
+from paddle_aws.stacks.network_settings import SshRanges, ZoneNames, require_unique
+from paddle_aws.stacks.rule_settings import apply_rule, translate_violation
 
 _SIZE = re.compile(r"[^.]+\.(?:(nano|micro|small|medium|large)|(?:metal-)?(\d*)xl(?:arge)?)")
 
@@ -71,9 +71,9 @@ class NodeGroup(Settings):
 
     kind: Literal["managed", "self-managed"] = "managed"
     """managed: EKS runs the group. self-managed: an Auto Scaling group of your own."""
-    instance_types: Annotated[list[str], once("instance type"), obeys(wrong_types)] = Field(
-        default=["m5.large"], min_length=TYPES.least, max_length=TYPES.most
-    )
+    instance_types: Annotated[
+        list[str], require_unique("instance type"), apply_rule(wrong_types)
+    ] = Field(default=["m5.large"], min_length=TYPES.least, max_length=TYPES.most)
     """EC2 instance types, in order of preference."""
     gpu: bool = False
     """NVIDIA image, label paddle-aws/gpu=true, and taint nvidia.com/gpu=true:NoSchedule."""
@@ -100,9 +100,9 @@ class NodeGroup(Settings):
     """Zones of the nodes; empty: all. Traffic between zones costs money."""
     labels: dict[LabelName, LabelValue] = Field(default={})
     """Kubernetes labels."""
-    taints: Annotated[list[Taint], once("taint", lambda taint: f"{taint.key}:{taint.effect}")] = (
-        Field(default=[], max_length=TAINTS.most)
-    )
+    taints: Annotated[
+        list[Taint], require_unique("taint", lambda taint: f"{taint.key}:{taint.effect}")
+    ] = Field(default=[], max_length=TAINTS.most)
     """Kubernetes taints."""
     placement_group: bool = False
     """Place nodes close together in one zone."""
@@ -116,7 +116,7 @@ class NodeGroup(Settings):
     """The reservation is a Capacity Block: set `desired` 0 before it begins, and after it has
     ended.
     """
-    mount_file_system: Annotated[str | None, obeys(system_folder)] = Field(
+    mount_file_system: Annotated[str | None, apply_rule(system_folder)] = Field(
         default=None,
         max_length=64,
         pattern=MOUNT_FOLDER,
@@ -144,12 +144,12 @@ class NodeGroup(Settings):
 
     def _sizes(self) -> Iterator[Fault]:
         for violation in sizes(self.min, self.desired, self.max):
-            yield to_refused(violation, NAMES)
+            yield translate_violation(violation, NAMES)
 
     def _contradictions(self) -> Iterator[Fault]:
         zones, managed = len(self.availability_zones), self.kind == "managed"
         for violation in contradictions(self, zones=zones, managed=managed):
-            yield to_refused(violation, NAMES)
+            yield translate_violation(violation, NAMES)
 
     def _repair(self) -> Iterator[Fault]:
         if self.auto_repair and self.kind == "self-managed":

@@ -11,7 +11,7 @@ from constructs_lib.rules import Violation
 from paddle_aws.settings.model import Refused
 
 
-def obeys(rule: Callable[[Any], Iterator[Violation]]) -> AfterValidator:
+def apply_rule(rule: Callable[[Any], Iterator[Violation]]) -> AfterValidator:
     """Returns a validator of one setting that raises Refused if `rule` refuses its value."""
 
     def check(value: Any) -> Any:
@@ -27,7 +27,7 @@ class _SettingNames(dict[str, str]):
         return f"{{here}}{prop}"
 
 
-def to_refused(violation: Violation, names: Mapping[str, str]) -> Refused:
+def translate_violation(violation: Violation, names: Mapping[str, str]) -> Refused:
     """Returns a rule's verdict on settings of one group. `names`: what a setting is called, where
     the rule calls it otherwise.
     """

@@ -11,8 +11,8 @@ from pydantic import Field
 
 from constructs_lib.rules import DAYS, IMAGES, LUSTRE_FOLDER, POSIX_ID, lustre_capacity
 from paddle_aws.settings.model import Fault, Refused, Settings, check
-from paddle_aws.stacks.network_settings import instead_of_new
-from paddle_aws.stacks.rule_settings import obeys
+from paddle_aws.stacks.network_settings import refuse_beside_existing
+from paddle_aws.stacks.rule_settings import apply_rule
 
 _KEY_ARN = r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/(mrk-)?[0-9a-f-]+$"
 _KEY_EXAMPLE = "arn:aws:kms:us-west-2:123456789012:key/01234567-89ab-cdef-0123-456789abcdef"
@@ -55,7 +55,7 @@ class Bucket(Settings):
         yield from check(
             self._existing_name,
             self._existing_key,
-            lambda: instead_of_new(
+            lambda: refuse_beside_existing(
                 self, "existing_name", "a bucket", "keep_old_versions_days", "keep_logs_days"
             ),
         )
@@ -145,7 +145,7 @@ class FileSystem(Settings):
     existing: ExistingFileSystem | None = None
     """Use this file system."""
     storage_capacity_gib: Annotated[
-        int, obeys(partial(lustre_capacity, "storage_capacity_gib"))
+        int, apply_rule(partial(lustre_capacity, "storage_capacity_gib"))
     ] = 1200
     """Lustre: its size, GiB: 1200, or a multiple of 2400. Billed full or empty; grows, and never
     shrinks.
@@ -167,7 +167,7 @@ class FileSystem(Settings):
             self._of_one_kind,
             self._backup,
             self._throughput,
-            lambda: instead_of_new(self, "existing", "a file system", *theirs),
+            lambda: refuse_beside_existing(self, "existing", "a file system", *theirs),
         )
 
     def _of_one_kind(self) -> Iterator[Fault]:
@@ -213,4 +213,4 @@ class Images(Settings):
 
     def _faults(self) -> Iterator[Fault]:
         if self.existing:
-            yield from instead_of_new(self, "existing", "a repository", "keep")
+            yield from refuse_beside_existing(self, "existing", "a repository", "keep")

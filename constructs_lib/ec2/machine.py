@@ -67,7 +67,7 @@ def session_role(scope: Construct, id: str, reason: str = "", *policies: str) ->
     """
     role = _role(scope, id, reason, *policies)
     sessions = iam.ManagedPolicy(role, "Sessions", roles=[role], description="Session Manager")
-    sessions.add_statements(takes_sessions())
+    sessions.add_statements(session_statement())
     acknowledge(sessions, SESSIONS, *wildcard_findings(sessions, "*"), "CKV_AWS_111")
     return role
 
@@ -85,7 +85,7 @@ def _role(scope: Construct, id: str, reason: str, *policies: str) -> iam.Role:
     return role
 
 
-def takes_sessions() -> iam.PolicyStatement:
+def session_statement() -> iam.PolicyStatement:
     """Returns the five actions that the Session Manager documentation lists for an instance role,
     on every resource, as it does.
 
@@ -161,7 +161,7 @@ def strip_comments(path: Path) -> str:
     )
 
 
-def nodeadm(
+def nodeadm_user_data(
     settings: dict[str, Any],
     shape: NodeShape,
     files: Mapping[str, str] | None = None,

@@ -16,7 +16,7 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct, IDependable
 
 from constructs_lib.acknowledged import acknowledge
-from constructs_lib.addresses import not_everybody
+from constructs_lib.addresses import refuse_everybody
 from constructs_lib.ec2.file_system_mount import mount_files
 from constructs_lib.ec2.machine import (
     SCALING_ACTIVITIES,
@@ -36,11 +36,11 @@ from constructs_lib.ec2.node_rules import (
 )
 from constructs_lib.ec2.node_shape import PULL_THROUGHPUT, NodeShape
 from constructs_lib.metrics import AUTO_SCALING, MetricOptions, metric
-from constructs_lib.rules import Violation, not_a_list
+from constructs_lib.rules import Violation, refuse_text
 from constructs_lib.storage.file_system import MountableFileSystem
-from constructs_lib.storage.key_policy import open_to
+from constructs_lib.storage.key_policy import allow_use
 from constructs_lib.subnets import choose_subnets, zones_of
-from constructs_lib.validation import drop_tokens, is_token, refuse, unless_token
+from constructs_lib.validation import drop_token, drop_tokens, is_token, refuse
 
 
 def efa_group(scope: Construct, vpc: ec2.IVpc) -> ec2.SecurityGroup:
@@ -134,8 +134,8 @@ class NodeGroup(Construct):
             raise TypeError(f"{self.node.path} has no {', '.join(sorted(unknown))}")
         least = props.get("min_size", 1)
         # A limit that only the deploy knows sets the default of no other.
-        most = props.get("max_size", max(6, unless_token(least) or 0))
-        limits = (unless_token(least) or 0, unless_token(most) or 6)
+        most = props.get("max_size", max(6, drop_token(least) or 0))
+        limits = (drop_token(least) or 0, drop_token(most) or 6)
         desired = props.get("desired_size", default_desired(*limits, self.shape.gpu))
         self.sizes = (least, desired, most)
         self._depends_on = props.get("depends_on", ())
@@ -144,10 +144,10 @@ class NodeGroup(Construct):
 
     def _violations(self, *, managed: bool, image: str | None = None) -> Iterator[Violation]:
         """Yields what cluster.yaml would refuse, and what these constructs alone can get wrong."""
-        yield from sizes(*map(unless_token, self.sizes))
+        yield from sizes(*map(drop_token, self.sizes))
         shape, types = self.shape, self.shape.instance_types
         if isinstance(types, str):
-            yield from not_a_list("instance_types", types, "m5.large")
+            yield from refuse_text("instance_types", types, "m5.large")
             return
         if not is_token(types):
             yield from TYPES.violations("instance_types", len(types))
@@ -165,7 +165,7 @@ class NodeGroup(Construct):
             shape,
             instance_types=drop_tokens(types),
             volume_gib=shape.volume_gib
-            if unless_token(shape.volume_gib) is not None
+            if drop_token(shape.volume_gib) is not None
             else VOLUME_GIB.least,
             labels=labels,
             taints=taints,
@@ -181,7 +181,7 @@ class NodeGroup(Construct):
         if shape.key_pair and not shape.ssh_from:
             allowed = "name who may connect in {ssh_from}"
             yield Violation("key_pair", shape.key_pair, allowed)
-        yield from not_everybody(
+        yield from refuse_everybody(
             "ssh_from",
             drop_tokens(shape.ssh_from),
             "SSH",
@@ -238,7 +238,7 @@ class NodeGroup(Construct):
             Construct(self, "Template"),
             self._props.get("encryption_key"),
         )
-        open_to(encryption_key, "node volumes")
+        allow_use(encryption_key, "node volumes")
         groups = [
             ec2.SecurityGroup.from_security_group_id(
                 home, "ClusterGroup", self._cluster.cluster_security_group_id

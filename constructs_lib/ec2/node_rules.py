@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from constructs_lib.ec2.node_shape import GPU_TAINT, INSTANCE_TYPES, NodeShape, efa_cards
-from constructs_lib.rules import Bounds, Violation, duplicates, not_a_list, unlike
+from constructs_lib.rules import Bounds, Violation, duplicates, refuse_text, refuse_unlike
 
 GPU_TYPE = re.compile(r"(g4dn|g5|g[6-9][a-z]*|gr\d[a-z]*|p[4-9][a-z]*(-[a-z0-9]+)?)\.[a-z0-9-]+")
 """NVIDIA machines that the Amazon Linux 2023 NVIDIA image supports (EKS user guide); g4ad is AMD's,
@@ -269,27 +269,27 @@ def contradictions(group: Group, *, zones: int | None, managed: bool) -> Iterato
 
 def wrong_shape(shape: NodeShape, image: str | None) -> Iterator[Violation]:
     """Refuses a setting of `shape` that is wrong on its own. Its values are no tokens."""
-    yield from not_a_list("instance_types", shape.instance_types, "m5.large")
+    yield from refuse_text("instance_types", shape.instance_types, "m5.large")
     if isinstance(shape.instance_types, str):
         return
     yield from wrong_types(shape.instance_types, image)
     yield from duplicates("instance_types", shape.instance_types, "instance type")
     yield from VOLUME_GIB.violations("volume_gib", shape.volume_gib)
     for name, value in shape.labels.items():
-        yield from unlike(f"labels.{name}", name, LABEL_NAME, "example.com/team")
-        yield from unlike(f"labels.{name}", value, LABEL_VALUE, "vision")
+        yield from refuse_unlike(f"labels.{name}", name, LABEL_NAME, "example.com/team")
+        yield from refuse_unlike(f"labels.{name}", value, LABEL_VALUE, "vision")
     yield from reserved_labels(dict(shape.labels))
     yield from TAINTS.violations("taints", len(shape.taints))
     for taint in shape.taints:
         if taint.effect not in EFFECTS:
             listed = ", ".join(EFFECTS)
             yield Violation(f"taints.{taint.key}.effect", taint.effect, f"allowed are {listed}")
-        yield from unlike("taints", taint.key, LABEL_NAME, "example.com/team")
-        yield from unlike(f"taints.{taint.key}", taint.value, LABEL_VALUE, "vision")
+        yield from refuse_unlike("taints", taint.key, LABEL_NAME, "example.com/team")
+        yield from refuse_unlike(f"taints.{taint.key}", taint.value, LABEL_VALUE, "vision")
     names = [f"{taint.key}:{taint.effect}" for taint in shape.taints]
     yield from duplicates("taints", names, "taint")
-    yield from unlike("mount_file_system", shape.mount_file_system, MOUNT_FOLDER, "/mnt/efs")
+    yield from refuse_unlike("mount_file_system", shape.mount_file_system, MOUNT_FOLDER, "/mnt/efs")
     yield from system_folder(shape.mount_file_system)
-    yield from unlike(
+    yield from refuse_unlike(
         "capacity_reservation", shape.capacity_reservation, RESERVATION, "cr-0123456789abcdef0"
     )

@@ -14,17 +14,17 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge, managed_policy_findings, wildcard_findings
-from constructs_lib.addresses import not_everybody, not_private
+from constructs_lib.addresses import refuse_everybody, refuse_public_range
 from constructs_lib.ec2.node_group import NodeGroupProps
 from constructs_lib.eks.addon import ClusterAddon
 from constructs_lib.eks.managed_nodes import ManagedNodes
 from constructs_lib.metrics import CONTAINER_INSIGHTS, MetricOptions, metric
-from constructs_lib.rules import KUBERNETES_VERSION, Violation, unlike
+from constructs_lib.rules import KUBERNETES_VERSION, Violation, refuse_unlike
 from constructs_lib.rules import log_days as wrong_log_days
 from constructs_lib.statements import OF_MACHINES, statements
 from constructs_lib.storage.log_group import EndingLogGroup
 from constructs_lib.subnets import choose_subnets, zones_of
-from constructs_lib.validation import drop_tokens, merge_options, refuse, unless_token
+from constructs_lib.validation import drop_token, drop_tokens, merge_options, refuse
 
 NODELESS_ADDONS = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
 """DaemonSets: they are healthy without a node, so they come with the cluster. Add-ons with a
@@ -155,17 +155,17 @@ class TrainingCluster(eks.Cluster):
             path,
             [
                 *_check_zones(zones),
-                *unlike("version", unless_token(version), KUBERNETES_VERSION, "1.36"),
-                *not_everybody(
+                *refuse_unlike("version", drop_token(version), KUBERNETES_VERSION, "1.36"),
+                *refuse_everybody(
                     "public_access_from",
                     drop_tokens(public_access_from),
                     "the endpoint",
                     "203.0.113.7/32",
                 ),
-                *not_private(
-                    "service_ipv4_cidr", unless_token(service_ipv4_cidr), 12, 24, "172.20.0.0/16"
+                *refuse_public_range(
+                    "service_ipv4_cidr", drop_token(service_ipv4_cidr), 12, 24, "172.20.0.0/16"
                 ),
-                *wrong_log_days("log_days", unless_token(log_days), off=True),
+                *wrong_log_days("log_days", drop_token(log_days), off=True),
             ],
         )
         endpoint = eks.EndpointAccess.PRIVATE

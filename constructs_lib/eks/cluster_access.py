@@ -8,7 +8,7 @@ from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_route53 as route53
 from constructs import Construct
 
-from constructs_lib.rules import Violation, not_a_list
+from constructs_lib.rules import Violation, refuse_text
 from constructs_lib.validation import refuse
 
 
@@ -59,7 +59,7 @@ class ClusterAccess(Construct):
         if not isinstance(level, AccessLevel):
             allowed = f"allowed are {', '.join(map(str, AccessLevel))}"
             refuse(self.node.path, [Violation("level", level, allowed)])
-        refuse(self.node.path, not_a_list("namespaces", namespaces, "paddle"))
+        refuse(self.node.path, refuse_text("namespaces", namespaces, "paddle"))
         policy, group = level.value
         self.resource = eks.CfnAccessEntry(
             self,

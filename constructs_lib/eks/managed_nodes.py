@@ -8,7 +8,7 @@ from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from constructs_lib.ec2.machine import node_role, nodeadm
+from constructs_lib.ec2.machine import node_role, nodeadm_user_data
 from constructs_lib.ec2.node_group import NodeGroup, NodeGroupProps
 from constructs_lib.ec2.node_rules import EFFECTS, wrong_image
 from constructs_lib.validation import refuse
@@ -72,7 +72,7 @@ class ManagedNodes(NodeGroup):
         files, user_data = self._mount_files("kubelet.service"), None
         extra = props.get("extra_user_data")
         if shape.has_disks or shape.parallel_image_pull or files or extra:
-            user_data = nodeadm({}, shape, files, extra)
+            user_data = nodeadm_user_data({}, shape, files, extra)
         template = self._template(user_data=user_data)
         self.resource = eks.CfnNodegroup(
             self,

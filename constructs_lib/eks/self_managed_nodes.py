@@ -9,7 +9,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
 from constructs import Construct
 
-from constructs_lib.ec2.machine import node_role, nodeadm
+from constructs_lib.ec2.machine import node_role, nodeadm_user_data
 from constructs_lib.ec2.node_group import NodeGroup, NodeGroupProps
 from constructs_lib.ec2.node_rules import IMAGE, wrong_image
 from constructs_lib.ec2.node_shape import NodeShape
@@ -79,7 +79,7 @@ class SelfManagedNodes(NodeGroup):
             # EC2 resolves the image when it launches a node: no look-up at synth, and always the
             # newest patch.
             image_id=f"resolve:ssm:{family}/recommended/image_id",
-            user_data=nodeadm(
+            user_data=nodeadm_user_data(
                 _node_config(cluster, service_ipv4_cidr, self.shape),
                 self.shape,
                 self._mount_files("kubelet.service"),

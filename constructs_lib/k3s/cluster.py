@@ -17,7 +17,7 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge, wildcard_findings
-from constructs_lib.addresses import SHARED, not_private
+from constructs_lib.addresses import SHARED, refuse_public_range
 from constructs_lib.ec2.machine import (
     SCALING_ACTIVITIES,
     SESSIONS,
@@ -27,16 +27,16 @@ from constructs_lib.ec2.machine import (
     override,
     replace_one_by_one,
     report_machine_counts,
-    takes_sessions,
+    session_statement,
 )
 from constructs_lib.ec2.node_rules import STATE_GIB, control_plane_type
 from constructs_lib.k3s.cluster_firewall import API, ClusterFirewall
 from constructs_lib.k3s.cluster_secrets import ClusterSecrets
 from constructs_lib.k3s.release import IMAGE, MachineFiles, Release, boot_user_data
 from constructs_lib.k3s.state_volume import StateVolume
-from constructs_lib.rules import not_a_list
+from constructs_lib.rules import refuse_text
 from constructs_lib.statements import OF_MACHINES, statements
-from constructs_lib.validation import refuse, unless_token
+from constructs_lib.validation import drop_token, refuse
 
 API_PORT = 6443
 
@@ -173,11 +173,15 @@ class SelfManagedCluster(Construct):
         refuse(
             self.node.path,
             [
-                *control_plane_type(unless_token(instance_type)),
-                *STATE_GIB.violations("volume_gib", unless_token(volume_gib)),
-                *not_private("pod_cidr", unless_token(pod_cidr), 12, 22, "10.42.0.0/16", SHARED),
-                *not_private("service_cidr", unless_token(service_cidr), 12, 24, "10.43.0.0/16"),
-                *not_a_list("names", names, "api.paddle"),
+                *control_plane_type(drop_token(instance_type)),
+                *STATE_GIB.violations("volume_gib", drop_token(volume_gib)),
+                *refuse_public_range(
+                    "pod_cidr", drop_token(pod_cidr), 12, 22, "10.42.0.0/16", SHARED
+                ),
+                *refuse_public_range(
+                    "service_cidr", drop_token(service_cidr), 12, 24, "10.43.0.0/16"
+                ),
+                *refuse_text("names", names, "api.paddle"),
             ],
         )
         if subnet is None:
@@ -340,15 +344,15 @@ class SelfManagedCluster(Construct):
             home, "Policy", roles=[self.role], description="Control plane of the cluster"
         )
         policy.add_statements(
-            takes_sessions(),
-            files.may_read(),
-            *self.volume.may_attach(tag),
+            session_statement(),
+            files.read_statement(),
+            *self.volume.attach_statements(tag),
             *statements(OF_MACHINES, "look"),
             *statements(
                 OF_MACHINES, "secrets", secrets=[secrets.server_token, secrets.node_token, *written]
             ),
             *statements(OF_MACHINES, "publish", secrets=written),
-            *secrets.may_open(),
+            *secrets.decrypt_statements(),
             *statements(OF_MACHINES, "snapshots", bucket=snapshots.bucket_arn, snapshots=place),
             *statements(OF_MACHINES, "ready", stack=stack.stack_id),
         )

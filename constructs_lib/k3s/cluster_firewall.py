@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
-from constructs_lib.addresses import not_everybody
+from constructs_lib.addresses import refuse_everybody
 from constructs_lib.ec2.node_rules import wrong_ports
-from constructs_lib.rules import not_a_list
+from constructs_lib.rules import refuse_text
 from constructs_lib.validation import drop_tokens, refuse
 
 API = ec2.Port.tcp(6443)
@@ -53,9 +53,11 @@ class ClusterFirewall(Construct):
         refuse(
             self.node.path,
             [
-                *not_everybody("api_from", drop_tokens(api_from), "the endpoint", "203.0.113.7/32"),
-                *not_everybody("ssh_from", drop_tokens(ssh_from), "SSH", "10.0.0.0/16"),
-                *not_a_list("host_ports", host_ports, "7164-7167"),
+                *refuse_everybody(
+                    "api_from", drop_tokens(api_from), "the endpoint", "203.0.113.7/32"
+                ),
+                *refuse_everybody("ssh_from", drop_tokens(ssh_from), "SSH", "10.0.0.0/16"),
+                *refuse_text("host_ports", host_ports, "7164-7167"),
                 *(() if isinstance(host_ports, str) else wrong_ports(host_ports)),
             ],
         )

@@ -87,7 +87,7 @@ class ClusterSecrets(Construct):
         )
         return secret.ref
 
-    def may_open(self) -> list[iam.PolicyStatement]:
+    def decrypt_statements(self) -> list[iam.PolicyStatement]:
         """Returns permission to decrypt with the KMS key, only through Secrets Manager and S3;
         without a key, an empty list.
         """

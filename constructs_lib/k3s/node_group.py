@@ -16,7 +16,12 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge, wildcard_findings
-from constructs_lib.ec2.machine import SESSIONS, machine_role, report_machine_counts, takes_sessions
+from constructs_lib.ec2.machine import (
+    SESSIONS,
+    machine_role,
+    report_machine_counts,
+    session_statement,
+)
 from constructs_lib.ec2.node_group import NodeGroup, NodeGroupProps
 from constructs_lib.k3s.cluster import SelfManagedCluster
 from constructs_lib.k3s.release import IMAGE, MachineFiles, Release, boot_user_data
@@ -62,10 +67,10 @@ class TokenNodeRole(Construct):
         )
         secrets = cluster.secrets
         policy.add_statements(
-            takes_sessions(),
-            self.files.may_read(),
+            session_statement(),
+            self.files.read_statement(),
             *statements(OF_MACHINES, "join token", secrets=[secrets.node_token, secrets.ca_hash]),
-            *secrets.may_open(),
+            *secrets.decrypt_statements(),
             *statements(OF_MACHINES, "ready", stack=Stack.of(self).stack_id),
             *statements(OF_MACHINES, "mount targets"),
         )

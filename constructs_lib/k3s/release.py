@@ -58,7 +58,7 @@ class MachineFiles(Construct):
             self._arns.append(f"arn:{Aws.PARTITION}:s3:::{place.bucket_name}/{place.object_key}")
         self.lines = "\n".join(lines)
 
-    def may_read(self) -> iam.PolicyStatement:
+    def read_statement(self) -> iam.PolicyStatement:
         """Returns permission to read these files."""
         return iam.PolicyStatement(sid="Files", actions=["s3:GetObject"], resources=self._arns)
 

@@ -59,7 +59,7 @@ class StateVolume(Construct):
         )
         self.volume_id = resource.ref
 
-    def may_attach(self, tag: tuple[str, str]) -> list[iam.PolicyStatement]:
+    def attach_statements(self, tag: tuple[str, str]) -> list[iam.PolicyStatement]:
         """Returns permission to attach the volume, to machines that carry `tag` only."""
         stack, (key, value) = Stack.of(self), tag
         prefix = f"arn:{Aws.PARTITION}:ec2:{stack.region}:{stack.account}:"

@@ -24,7 +24,7 @@ from constructs_lib.ec2.machine import (
     session_role,
 )
 from constructs_lib.statements import fill
-from constructs_lib.storage.key_policy import open_to
+from constructs_lib.storage.key_policy import allow_use
 from constructs_lib.subnets import choose_subnets
 
 TAG = "paddle-aws/tunnel"
@@ -88,7 +88,7 @@ class EndpointTunnel(Construct):
         )
         group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(443), "Session Manager")
         self._connections = ec2.Connections(security_groups=[group])
-        open_to(encryption_key, "node volumes")
+        allow_use(encryption_key, "node volumes")
         role = session_role(self, "Role")
         template = launch_template(
             self,

@@ -16,17 +16,17 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge
-from constructs_lib.addresses import SHARED, not_private
-from constructs_lib.rules import Violation, duplicates, nat_count, not_a_list
+from constructs_lib.addresses import SHARED, refuse_public_range
+from constructs_lib.rules import Violation, duplicates, nat_count, refuse_text
 from constructs_lib.rules import log_days as wrong_log_days
 from constructs_lib.storage.log_group import EndingLogGroup
 from constructs_lib.subnets import choose_subnets
 from constructs_lib.validation import (
+    drop_token,
     drop_tokens,
     is_token,
     merge_options,
     refuse,
-    unless_token,
 )
 
 _TABLE: dict[str, dict[str, str]] = json.loads(
@@ -237,9 +237,9 @@ class TrainingNetwork(ClusterNetwork):
         refuse(
             self.node.path,
             [
-                *not_a_list("availability_zones", availability_zones, "us-west-2a"),
+                *refuse_text("availability_zones", availability_zones, "us-west-2a"),
                 *duplicates("availability_zones", zones, "availability zone"),
-                *not_private(
+                *refuse_public_range(
                     "cidr",
                     # The subnets are laid out at synth.
                     "a token" if is_token(cidr) else cidr,
@@ -248,8 +248,8 @@ class TrainingNetwork(ClusterNetwork):
                     "10.0.0.0/16",
                     SHARED,
                 ),
-                *nat_count(unless_token(nat_gateways), len(availability_zones)),
-                *wrong_log_days("flow_log_days", unless_token(flow_log_days), off=True),
+                *nat_count(drop_token(nat_gateways), len(availability_zones)),
+                *wrong_log_days("flow_log_days", drop_token(flow_log_days), off=True),
             ],
         )
         s3 = ec2.GatewayVpcEndpointOptions(service=ec2.GatewayVpcEndpointAwsService.S3)

@@ -30,7 +30,7 @@ from constructs_lib.rules import DAYS
 from constructs_lib.statements import statements
 from constructs_lib.storage.removal import DeletionPolicy, deletion_policy, retain_if_replaced
 from constructs_lib.storage.stack_end import StackEndFunction
-from constructs_lib.validation import merge_options, refuse, unless_token
+from constructs_lib.validation import drop_token, merge_options, refuse
 
 STATEMENTS = Path(__file__).with_name("bucket_statements.json")
 HANDLER = Path(__file__).with_name("bucket_emptier_handler.py")
@@ -175,8 +175,8 @@ class DataBucket(s3.Bucket):
         refuse(
             f"{scope.node.path}/{id}",
             [
-                *DAYS.violations("keep_old_versions_days", unless_token(keep_old_versions_days)),
-                *DAYS.violations("keep_logs_days", unless_token(keep_logs_days)),
+                *DAYS.violations("keep_old_versions_days", drop_token(keep_old_versions_days)),
+                *DAYS.violations("keep_logs_days", drop_token(keep_logs_days)),
             ],
         )
         closed = _closed(removal_policy)

@@ -21,7 +21,7 @@ from constructs_lib.rules import POSIX_ID, Violation
 from constructs_lib.statements import statements
 from constructs_lib.storage.removal import retain_if_replaced
 from constructs_lib.subnets import choose_subnets
-from constructs_lib.validation import merge_options, refuse, unless_token
+from constructs_lib.validation import drop_token, merge_options, refuse
 
 POLICY = Path(__file__).with_name("file_system_policy.json")
 """Who may mount. Without ClientRootAccess root is squashed, and the access point sets the user."""
@@ -80,7 +80,7 @@ class MountableFileSystem(Construct):
     def _open(
         self, file_system: efs.IFileSystem, mount_targets: IDependable, posix_id: int, path: str
     ) -> None:
-        refuse(self.node.path, POSIX_ID.violations("posix_id", unless_token(posix_id)))
+        refuse(self.node.path, POSIX_ID.violations("posix_id", drop_token(posix_id)))
         self.file_system, self.mount_targets, owner = file_system, mount_targets, str(posix_id)
         self.connections.allow_default_port_from(
             self.client_security_group, "NFS from who carries the client group"

@@ -12,7 +12,7 @@ from constructs import Construct
 
 from constructs_lib.rules import IMAGES
 from constructs_lib.storage.removal import retain_if_replaced
-from constructs_lib.validation import merge_options, refuse, unless_token
+from constructs_lib.validation import drop_token, merge_options, refuse
 
 UNREACHED = 100_000
 """More images than a repository holds (ECR's quota)."""
@@ -54,9 +54,7 @@ class ImageRepository(ecr.Repository):
         removal_policy: RemovalPolicy = RemovalPolicy.RETAIN,
         **options: Unpack[RepositoryOptions],
     ) -> None:
-        refuse(
-            f"{scope.node.path}/{id}", IMAGES.violations("keep_images", unless_token(keep_images))
-        )
+        refuse(f"{scope.node.path}/{id}", IMAGES.violations("keep_images", drop_token(keep_images)))
         decided = {
             "repository_name": repository_name,
             "encryption": ecr.RepositoryEncryption.KMS if encryption_key else None,

@@ -19,7 +19,7 @@ STARS = {
 POLICY = Path(__file__).with_name("key_policy.json")
 
 
-def open_to(key: kms.IKey | None, *users: str) -> None:
+def allow_use(key: kms.IKey | None, *users: str) -> None:
     """Lets `users`, which are parts of key_policy.json, use `key`, if there is one. Adds no
     statement that `key` has already.
 

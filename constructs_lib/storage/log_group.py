@@ -9,8 +9,8 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from constructs_lib.rules import log_days
-from constructs_lib.storage.key_policy import open_to
-from constructs_lib.validation import refuse, unless_token
+from constructs_lib.storage.key_policy import allow_use
+from constructs_lib.validation import drop_token, refuse
 
 
 class LogGroupOptions(TypedDict, total=False):
@@ -48,8 +48,8 @@ class EndingLogGroup(logs.LogGroup):
         encryption_key: kms.IKey | None = None,
         **options: Unpack[LogGroupOptions],
     ) -> None:
-        refuse(f"{scope.node.path}/{id}", log_days("days", unless_token(days)))
-        open_to(encryption_key, "log groups")
+        refuse(f"{scope.node.path}/{id}", log_days("days", drop_token(days)))
+        allow_use(encryption_key, "log groups")
         options.setdefault("removal_policy", RemovalPolicy.DESTROY)
         super().__init__(
             scope,

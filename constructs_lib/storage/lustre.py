@@ -27,12 +27,12 @@ from constructs_lib.rules import (
     Violation,
     lustre_capacity,
     lustre_throughput,
-    unlike,
+    refuse_unlike,
 )
-from constructs_lib.storage.key_policy import open_to
+from constructs_lib.storage.key_policy import allow_use
 from constructs_lib.storage.removal import retain_if_replaced
 from constructs_lib.subnets import choose_subnets
-from constructs_lib.validation import refuse, unless_token
+from constructs_lib.validation import drop_token, refuse
 
 PORTS = (ec2.Port.tcp(988), ec2.Port.tcp_range(1018, 1023))
 PREPARE = Path(__file__).with_name("prepare-lustre.sh")
@@ -103,12 +103,12 @@ class LustreFileSystem(Construct):
         refuse(
             self.node.path,
             [
-                *lustre_capacity("storage_capacity_gib", unless_token(storage_capacity_gib)),
+                *lustre_capacity("storage_capacity_gib", drop_token(storage_capacity_gib)),
                 *lustre_throughput(
-                    "per_unit_storage_throughput", unless_token(per_unit_storage_throughput)
+                    "per_unit_storage_throughput", drop_token(per_unit_storage_throughput)
                 ),
-                *BACKUP_DAYS.violations("backup_days", unless_token(backup_days)),
-                *POSIX_ID.violations("posix_id", unless_token(posix_id)),
+                *BACKUP_DAYS.violations("backup_days", drop_token(backup_days)),
+                *POSIX_ID.violations("posix_id", drop_token(posix_id)),
             ],
         )
         self.storage_capacity_gib = storage_capacity_gib
@@ -233,14 +233,14 @@ class LustreFileSystem(Construct):
         refuse(
             self.node.path,
             [
-                *unlike("folder", unless_token(folder), LUSTRE_FOLDER, "/bucket"),
+                *refuse_unlike("folder", drop_token(folder), LUSTRE_FOLDER, "/bucket"),
                 *(
                     [Violation("backup_days", self._backup_days, backed_up)]
                     * bool(self._backup_days)
                 ),
             ],
         )
-        open_to(bucket_key, "data repositories")
+        allow_use(bucket_key, "data repositories")
         kind = fsx.CfnDataRepositoryAssociation
         return kind(
             self,

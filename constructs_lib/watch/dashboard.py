@@ -14,11 +14,11 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
-from constructs_lib.rules import USD, Violation, addresses, not_a_list
+from constructs_lib.rules import USD, Violation, addresses, refuse_text
 from constructs_lib.statements import statements
-from constructs_lib.storage.key_policy import open_to
+from constructs_lib.storage.key_policy import allow_use
 from constructs_lib.storage.lustre import LustreFileSystem
-from constructs_lib.validation import drop_tokens, is_token, refuse, unless_token
+from constructs_lib.validation import drop_token, drop_tokens, is_token, refuse
 
 POLICY = Path(__file__).with_name("topic_policy.json")
 TIB = 2**40
@@ -26,7 +26,7 @@ TIB = 2**40
 
 def _wrong_emails(emails: Sequence[str]) -> Iterator[Violation]:
     if isinstance(emails, str) or is_token(emails):
-        return not_a_list("emails", emails, "a@example.com")
+        return refuse_text("emails", emails, "a@example.com")
     return addresses("emails", drop_tokens(emails), len(emails))
 
 
@@ -76,7 +76,7 @@ class ClusterDashboard(Construct):
     ) -> None:
         super().__init__(scope, id)
         refuse(self.node.path, _wrong_emails(emails) if emails else ())
-        open_to(encryption_key, "alarms")
+        allow_use(encryption_key, "alarms")
         self.topic = sns.Topic(self, "Topic", master_key=encryption_key, enforce_ssl=True)
         (publishes,) = statements(
             POLICY, "alarms", topic=self.topic.topic_arn, account=self.topic.stack.account
@@ -162,7 +162,7 @@ class ClusterDashboard(Construct):
         # The sum over all disks is right for one minute alone.
         free = files.metric_free_bytes(period=Duration.minutes(1))
         # Nobody can reckon with a size that only the deploy knows.
-        if (gib := unless_token(files.storage_capacity_gib)) is not None:
+        if (gib := drop_token(files.storage_capacity_gib)) is not None:
             self._alarm(
                 "FileSystemFull",
                 free,
@@ -263,7 +263,7 @@ class MonthlyBudget(Construct):
         super().__init__(scope, id)
         refuse(
             self.node.path,
-            [*USD.violations("usd", unless_token(usd)), *_wrong_emails(emails)],
+            [*USD.violations("usd", drop_token(usd)), *_wrong_emails(emails)],
         )
         key, value = tag
         subscribers = [

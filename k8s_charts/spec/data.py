@@ -11,7 +11,7 @@ from paddle_node.contract import Variable
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from k8s_charts.spec.value_types import ServiceName, Text, bounded_field
-from paddle_aws.settings.addresses import without_secrets
+from paddle_aws.settings.addresses import hide_secrets
 from paddle_aws.settings.model import Fault, Settings
 
 
@@ -157,7 +157,7 @@ def address_fault(address: str) -> str:
     ):
         return ""
     return (
-        f"is {without_secrets(address)}: a local file, s3://bucket/prefix, a path on the "
+        f"is {hide_secrets(address)}: a local file, s3://bucket/prefix, a path on the "
         "volume, or an http:// or https:// address in ASCII, with a host and a port up to "
         "65535, is allowed"
     )

@@ -21,7 +21,7 @@ from typing import Any, Self
 
 from paddle_node import contract
 
-from paddle_aws.settings.addresses import without_secrets
+from paddle_aws.settings.addresses import hide_secrets
 from paddle_aws.settings.errors import SettingError
 from paddle_aws.settings.file import cache_path
 
@@ -205,7 +205,7 @@ def _git(folder: Path, *arguments: str, check: bool = True) -> str:
             "program.from is git, and git is not installed: install it, or use `from: folder`"
         ) from None
     if check and done.returncode != 0:
-        message = without_secrets(done.stderr.decode(errors="replace").strip().partition("\n")[0])
+        message = hide_secrets(done.stderr.decode(errors="replace").strip().partition("\n")[0])
         raise SettingError(f"program.commit cannot be read: git says {message}")
     return os.fsdecode(done.stdout)
 

@@ -18,7 +18,7 @@ from k8s_charts.spec.job_settings import (
     JobSettings,
 )
 from k8s_charts.spec.value_types import LABEL_LENGTH
-from paddle_aws.settings.model import check, shown
+from paddle_aws.settings.model import check, format_value
 
 _OF_A_COMMAND = ("processes", "recipe", "resume", "progress", "success", "metrics", "inputs")
 _OF_THE_SPLIT = (
@@ -88,10 +88,10 @@ def _program(job: JobSettings) -> Iterator[str]:
         else:
             continue
         yield (
-            f"program.{name} is {shown(value)} and program.from is {origin}: {name} belongs to "
-            f"{kinds}"
+            f"program.{name} is {format_value(value)} and program.from is {origin}: {name} belongs "
+            f"to {kinds}"
         )
-    folder = shown(program.folder)
+    folder = format_value(program.folder)
     if origin == "folder" and "folder" in program.model_fields_set:
         yield (
             f"program.folder is {folder} and program.from is folder: folder belongs to "
@@ -197,8 +197,8 @@ def _data(job: JobSettings) -> Iterator[str]:
         )
     if data.source and data.prepared:
         yield (
-            f"data.source is {shown(data.source)}: with `prepared: true` nothing is split, so "
-            "leave one of them out"
+            f"data.source is {format_value(data.source)}: with `prepared: true` nothing is split, "
+            "so leave one of them out"
         )
     if "upload_to" in data.model_fields_set and job.local_file is None:
         yield (f"data.upload_to is {data.upload_to}: it belongs to a local file as data.source")

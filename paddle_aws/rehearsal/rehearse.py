@@ -43,7 +43,7 @@ from paddle_aws.rehearsal.pods.pod import Host
 from paddle_aws.rehearsal.screen import PodScreen, Screen, TrainingScreen
 from paddle_aws.rehearsal.summary import Results, shorten_path
 from paddle_aws.rehearsal.training import Run, Training
-from paddle_aws.settings.addresses import without_secrets
+from paddle_aws.settings.addresses import hide_secrets
 
 
 class Supervisor(Watcher):
@@ -92,14 +92,14 @@ class Rehearsal:
         for name, input_source in job.inputs.items():
             if str(input_source).startswith("s3://"):
                 raise BadInput(
-                    f"inputs.{name} is {without_secrets(str(input_source))}: a rehearsal has no "
+                    f"inputs.{name} is {hide_secrets(str(input_source))}: a rehearsal has no "
                     "account to read it from; name a file here that stands for it: --set "
                     f"inputs.{name}=PATH"
                 )
         source = job.data.source if job.data is not None and job.splits else None
         if data is None and source is not None and source.startswith("s3://"):
             raise BadInput(
-                f"data.source is {without_secrets(source)}: a rehearsal has no account to read it "
+                f"data.source is {hide_secrets(source)}: a rehearsal has no account to read it "
                 "from; name a file, or a folder, with such records: --data PATH"
             )
         if data is None:

@@ -9,7 +9,7 @@ _WITH_USER = re.compile(r"([a-z][a-z0-9+.-]*:/+)[^/?#\s]*@", re.IGNORECASE)
 _WITH_QUERY = re.compile(r"([a-z][a-z0-9+.-]*:/[^?#]*)[?#].*", re.IGNORECASE | re.DOTALL)
 
 
-def without_secrets(text: str) -> str:
+def hide_secrets(text: str) -> str:
     """Returns `text`, a value that a user gave, with `...` in place of what may be secret in an
     address.
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from paddle_aws.settings import file as settings_file
 from paddle_aws.settings.errors import SettingError
-from paddle_aws.settings.model import shown
+from paddle_aws.settings.model import format_value
 
 MOST_FILES = 8
 """The longest chain of files."""
@@ -73,12 +73,13 @@ def _chain(path: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
             return
         if not isinstance(base, str) or not base:
             raise SettingError(
-                f"{path.name}: extends is {shown(base)}: allowed is the path of a settings file"
+                f"{path.name}: extends is {format_value(base)}: allowed is the path of a settings "
+                "file"
             )
         path, nearer = path.parent / base, path
         if path.resolve() in seen or len(seen) == MOST_FILES:
             raise SettingError(
-                f"{nearer.name}: extends is {shown(base)}: allowed is a chain of up to "
+                f"{nearer.name}: extends is {format_value(base)}: allowed is a chain of up to "
                 f"{MOST_FILES} files that ends"
             )
 
@@ -87,8 +88,8 @@ def _locked(file: Path, settings: Mapping[str, Any]) -> list[str]:
     locked = settings.get("locked", [])
     if not isinstance(locked, list) or not all(isinstance(entry, str) for entry in locked):
         raise SettingError(
-            f"{file.name}: locked is {shown(locked)}: allowed is a list of settings such as retain "
-            "or network.cidr"
+            f"{file.name}: locked is {format_value(locked)}: allowed is a list of settings such as "
+            "retain or network.cidr"
         )
     return locked
 
@@ -105,9 +106,9 @@ def _check_lock(
         while isinstance(kept, dict) and isinstance(value, dict):
             name = next(name for name in {**kept, **value} if kept.get(name) != value.get(name))
             setting, kept, value = f"{setting}.{name}", kept.get(name), value.get(name)
-        at = f" at {shown(kept)}" if kept is not None else ""
+        at = f" at {format_value(kept)}" if kept is not None else ""
         raise SettingError(
-            f"{file}: {setting} is {shown(value)}: {by} has locked {lock}{at}; leave it out"
+            f"{file}: {setting} is {format_value(value)}: {by} has locked {lock}{at}; leave it out"
         )
 
 

@@ -43,7 +43,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, ErrorDetails
 
 from paddle_aws.settings import file as settings_file
-from paddle_aws.settings.addresses import without_secrets
+from paddle_aws.settings.addresses import hide_secrets
 from paddle_aws.settings.docstrings import descriptions
 from paddle_aws.settings.errors import SettingError as SettingError
 
@@ -63,14 +63,14 @@ class Refused(ValueError):
     """
 
     def __init__(self, field: str, found: object, allowed: str) -> None:
-        super().__init__(f"{field} is {shown(found)}: {allowed}")
+        super().__init__(f"{field} is {format_value(found)}: {allowed}")
         self.field, self.found, self.allowed = field, found, allowed
 
     def sentence(self, here: str) -> str:
         """Returns the whole sentence, for the group at `here`."""
         path = ".".join(part for part in (here, self.field) if part)
         return (
-            f"{path} is {shown(self.found)}: "
+            f"{path} is {format_value(self.found)}: "
             f"{self.allowed.replace('{here}', f'{here}.' if here else '')}"
         )
 
@@ -228,12 +228,12 @@ def parse(spec: type[Spec], settings: Mapping[str, Any]) -> Spec:
     raise SettingError("\n".join(dict.fromkeys(lines)))
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """Returns a found value as the user wrote it, on one line and shortened."""
     if value is None:
         return "empty"
     text = str(value).lower() if isinstance(value, bool) else str(value)
-    text = " ".join(without_secrets(text).split())
+    text = " ".join(hide_secrets(text).split())
     return f"{text[:LONGEST_SHOWN]}..." if len(text) > LONGEST_SHOWN else text or "empty"
 
 
@@ -277,9 +277,9 @@ def _verdict(spec: type[Settings], fault: ErrorDetails) -> str:
     }
     match kind:
         case "model_type" | "dict_type" | "mapping_type" if example := _example(spec, fault):
-            return f"must be a group of settings, such as {example} (found {shown(found)})"
+            return f"must be a group of settings, such as {example} (found {format_value(found)})"
         case "list_type" | "tuple_type" if _takes(_described(spec, (*fault["loc"], 0)), found):
-            return f"must be a list, such as [{shown(found)}] (found {shown(found)})"
+            return f"must be a list, such as [{format_value(found)}] (found {format_value(found)})"
         case "missing":
             default = _described(spec, fault["loc"]).get("description", "it has no default")
             return f"is missing: {default.rstrip('.')}"
@@ -289,13 +289,14 @@ def _verdict(spec: type[Settings], fault: ErrorDetails) -> str:
             names = ", ".join(_described(spec, fault["loc"][:-1]).get("properties", ()))
             return "is not a setting" + (f": allowed are {names}" if names else "")
         case "string_type" if isinstance(found, bool | int | float):
-            return f"must be text (found {shown(found)}): put it in quotes"
+            return f"must be text (found {format_value(found)}): put it in quotes"
         case "int_type" if isinstance(found, str) and found.isdigit():
             return f'must be a whole number (found "{found}"): leave the quotes out'
         case "string_too_short" | "too_short" if context["min_length"] == 1:
             return "must not be empty"
         case "literal_error" | "enum":
-            return f"must be {str(context['expected']).replace(chr(39), '')} (found {shown(found)})"
+            expected = str(context["expected"]).replace("'", "")
+            return f"must be {expected} (found {format_value(found)})"
         case "string_pattern_mismatch":
             examples = _described(spec, fault["loc"]).get("examples")
             like = (
@@ -303,10 +304,10 @@ def _verdict(spec: type[Settings], fault: ErrorDetails) -> str:
                 if examples
                 else f"text that matches {context['pattern']}"
             )
-            return f"must be {like} (found {shown(found)})"
+            return f"must be {like} (found {format_value(found)})"
     if kind in _SENTENCES:
-        return _SENTENCES[kind].format(found=shown(found), **context)
-    return f"is {shown(found)}: {fault['msg'].removeprefix('Value error, ')}"
+        return _SENTENCES[kind].format(found=format_value(found), **context)
+    return f"is {format_value(found)}: {fault['msg'].removeprefix('Value error, ')}"
 
 
 def _example(spec: type[Settings], fault: ErrorDetails) -> str:
@@ -315,7 +316,7 @@ def _example(spec: type[Settings], fault: ErrorDetails) -> str:
     """
     value, settings = fault["input"], _described(spec, fault["loc"]).get("properties", {})
     name = next((name for name, schema in settings.items() if _takes(schema, value)), "")
-    return name and f"{{{name}: {shown(value)}}}"
+    return name and f"{{{name}: {format_value(value)}}}"
 
 
 def _takes(schema: Mapping[str, Any], value: object) -> bool:
@@ -361,7 +362,13 @@ def _location(fault: ErrorDetails) -> Location:
 def _path(location: Location) -> str:
     path = ""
     for part in location:
-        path += f"[{part}]" if isinstance(part, int) else f".{shown(part)}" if path else shown(part)
+        path += (
+            f"[{part}]"
+            if isinstance(part, int)
+            else f".{format_value(part)}"
+            if path
+            else format_value(part)
+        )
     return path
 
 

@@ -15,7 +15,7 @@ from paddle_aws.operations.errors import BadInput
 from paddle_aws.operations.jobs.job_source import JobSource
 from paddle_aws.rehearsal.deployed_account import DeployedAccount
 from paddle_aws.rehearsal.rehearse import Rehearsal
-from paddle_aws.settings.addresses import without_secrets
+from paddle_aws.settings.addresses import hide_secrets
 from paddle_aws.settings.errors import SettingError
 
 TABLE = yaml.safe_load(Path(__file__).with_name("secrets.yaml").read_text())
@@ -82,4 +82,4 @@ def test_the_manifest_has_the_query_that_its_source_needs() -> None:
 
 @pytest.mark.parametrize(("address", "shown"), TABLE["shown"])
 def test_what_is_no_secret_is_shown(address: str, shown: str) -> None:
-    assert without_secrets(address) == shown
+    assert hide_secrets(address) == shown

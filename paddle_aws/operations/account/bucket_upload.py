@@ -14,7 +14,7 @@ from paddle_node.volume.passes import checksum
 
 from paddle_aws.operations.errors import BadInput, Failed
 from paddle_aws.operations.screen import console, say
-from paddle_aws.settings.addresses import without_secrets
+from paddle_aws.settings.addresses import hide_secrets
 
 CHECKSUM = "paddle-aws-checksum"
 """The metadata key for the checksum of an object's content: an ETag is one for small unencrypted
@@ -34,9 +34,7 @@ def parse_object(address: str) -> dict[str, str]:
     """
     where = urlsplit(address)
     if where.scheme != "s3" or not where.netloc:
-        raise BadInput(
-            f"{without_secrets(address)} is not an S3 address: s3://bucket/key is allowed"
-        )
+        raise BadInput(f"{hide_secrets(address)} is not an S3 address: s3://bucket/key is allowed")
     # Not where.path: a key may hold `#` and `?`.
     return {"Bucket": where.netloc, "Key": address.removeprefix(f"s3://{where.netloc}").lstrip("/")}
 

@@ -17,7 +17,7 @@ import requests
 from urllib3.exceptions import HTTPError
 
 from paddle_aws.operations.errors import BadInput, Failed, Unreachable
-from paddle_aws.settings.addresses import without_secrets
+from paddle_aws.settings.addresses import hide_secrets
 
 ATTEMPTS = 5
 PAUSE = 1.0
@@ -43,7 +43,7 @@ def require_https(url: str) -> None:
         parts.scheme == "http" and parts.hostname in ("localhost", "127.0.0.1", "::1")
     ):
         raise BadInput(
-            f"{without_secrets(url)} is not an https address: hashes that come over anything "
+            f"{hide_secrets(url)} is not an https address: hashes that come over anything "
             "else prove nothing"
         )
 
@@ -80,7 +80,7 @@ def download(url: str, target: Path, sha256: str | None) -> None:
         raise
     if sha256 not in (None, _sha256(part)):
         part.unlink()
-        shown = without_secrets(url)
+        shown = hide_secrets(url)
         raise Failed(
             f"{shown} does not have the SHA-256 that its publisher lists ({sha256}): not kept, "
             "try again or ask them"
@@ -101,7 +101,7 @@ def _get(url: str, follow: bool = True) -> requests.Response:
     sent = {"User-Agent": "paddle-aws", "Accept-Encoding": "identity"}
     answer = _Session().get(url, headers=sent, stream=True, timeout=TIMEOUT, allow_redirects=follow)
     if answer.status_code in (404, 410):
-        raise Failed(f"{without_secrets(url)} is not there (HTTP {answer.status_code})")
+        raise Failed(f"{hide_secrets(url)} is not there (HTTP {answer.status_code})")
     answer.raise_for_status()
     return answer
 
@@ -110,7 +110,7 @@ def _retry(url: str, act: Callable[[], T]) -> T:
     """Returns what `act` returns, and retries after a fault that may pass. Turns a library's error
     into a sentence.
     """
-    url = without_secrets(url)
+    url = hide_secrets(url)
     for number in range(ATTEMPTS):
         time.sleep(PAUSE * 2 ** (number - 2) if number > 1 else 0)
         try:

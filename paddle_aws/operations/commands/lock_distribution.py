@@ -17,7 +17,7 @@ from paddle_aws.operations.account.locks.lock_file import write
 from paddle_aws.operations.errors import BadInput, Failed, cli_errors
 from paddle_aws.operations.options import CLUSTER, Config
 from paddle_aws.operations.screen import say
-from paddle_aws.settings.addresses import without_secrets
+from paddle_aws.settings.addresses import hide_secrets
 from paddle_aws.stacks.cluster_spec import ClusterSpec, load_cluster
 from paddle_aws.stacks.distribution_lock import FILES, VERSION, DistributionLock
 
@@ -68,7 +68,7 @@ def lock_distribution(
             _fetch(spec)
             return
         for option, address in (("channels", channels), ("releases", releases), ("charts", charts)):
-            if (allowed := without_secrets(address)) != address:
+            if (allowed := hide_secrets(address)) != address:
                 raise BadInput(
                     f"--{option} is {allowed}: no user, password or query is allowed, as the "
                     "lock names the address"
@@ -109,7 +109,7 @@ def _newest(channel: str) -> str:
     version = unquote(leads.rstrip("/").rpartition("/")[2])
     if not re.fullmatch(VERSION, version):
         raise Failed(
-            f"{channel} leads to {without_secrets(leads)}, which is not a k3s release: "
+            f"{channel} leads to {hide_secrets(leads)}, which is not a k3s release: "
             "name one by --version"
         )
     return version

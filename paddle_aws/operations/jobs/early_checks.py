@@ -17,7 +17,7 @@ from k8s_charts.deployed import ClusterOutputs, check_namespace
 from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.value_types import amount
 from paddle_aws.operations.errors import BadInput
-from paddle_aws.settings.addresses import without_secrets
+from paddle_aws.settings.addresses import hide_secrets
 from paddle_aws.stacks.cluster_spec import ClusterSpec, load_cluster, most_vcpus
 
 _SECRET = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(?:_|$)", re.I)
@@ -32,11 +32,10 @@ def check_data(job: TrainingJob, job_file: Path, say: Callable[[str], None]) -> 
     if job.data is None or job.local_file is None:
         return None
     file = job_file.parent / job.local_file
-    setting = f"data.source is {without_secrets(str(job.data.source))}"
+    setting = f"data.source is {hide_secrets(str(job.data.source))}"
     if not file.is_file():
         raise BadInput(
-            f"{setting}: there is no file {without_secrets(str(file))}; give a file, s3:// or "
-            "https://"
+            f"{setting}: there is no file {hide_secrets(str(file))}; give a file, s3:// or https://"
         )
     if job.data.format != "lines" or job.data.shared:
         return file
@@ -101,7 +100,7 @@ def tell_secrets(job: TrainingJob, say: Callable[[str], None]) -> None:
             "put secrets into a Secret, and name it under environment_from"
         )
     for line in job.program.requirements:
-        if (shown := without_secrets(line)) != line:
+        if (shown := hide_secrets(line)) != line:
             say(
                 f"warning: program.requirements has {shown} with a password, which readers of the "
                 "namespace see; use program.index with a secret"

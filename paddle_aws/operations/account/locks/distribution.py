@@ -9,7 +9,7 @@ from urllib.parse import urljoin
 import yaml
 
 from paddle_aws.operations.errors import Failed
-from paddle_aws.settings.addresses import without_secrets
+from paddle_aws.settings.addresses import hide_secrets
 
 CHART = "aws-efs-csi-driver"
 # Where the chart's values name the images of the driver's node part (JMESPath).
@@ -51,7 +51,7 @@ def read_images(charts: str) -> tuple[str, dict[str, str]]:
         newest = max(released, key=lambda release: tuple(map(int, release["version"].split("."))))
         packed, url = (
             content(urljoin(index, newest["urls"][0])),
-            without_secrets(urljoin(index, newest["urls"][0])),
+            hide_secrets(urljoin(index, newest["urls"][0])),
         )
         if hashlib.sha256(packed).hexdigest() != newest["digest"]:
             raise Failed(

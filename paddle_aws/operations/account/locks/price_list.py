@@ -20,7 +20,7 @@ import yaml
 from paddle_aws.operations.account.aws import client, list_all
 from paddle_aws.operations.errors import BadInput, Failed, Unreachable, translate_errors
 from paddle_aws.operations.screen import say
-from paddle_aws.settings.addresses import without_secrets
+from paddle_aws.settings.addresses import hide_secrets
 from paddle_aws.stacks.cluster_spec import ClusterSpec
 
 ABOVE_THE_TABLE = 5
@@ -81,7 +81,7 @@ def read_prices(
                         prices[name][(row["PricePerUnit"], row["Unit"])] = row["PriceDescription"]
         except (ValueError, KeyError, TypeError, csv.Error):
             raise Failed(
-                f"the price list of {service} at {without_secrets(files)} is not in AWS's format"
+                f"the price list of {service} at {hide_secrets(files)} is not in AWS's format"
             ) from None
     clear = {
         name: {"usd": usd, "unit": unit, "description": description}
