@@ -180,7 +180,7 @@ class Listener:
         gets each call that went on, exactly once: a signal may make the kernel ask again. `failed`
         gets what either of them raises but OSError; the call then goes on.
         """
-        self._listener, self._answer, self._carried_out = listener, answer, carried_out
+        self._listener, self._answer, self._note_done = listener, answer, carried_out
         self._failed = failed
         self._loop = asyncio.get_running_loop()
         self._waiting: set[asyncio.Future[None]] = set()
@@ -244,7 +244,7 @@ class Listener:
                 response = struct.pack("QqiI", call.identity, 0, -answer.error, flags)
                 fcntl.ioctl(self._listener, _SEND, bytearray(response))
             try:
-                self._carried_out(call)
+                self._note_done(call)
             except Exception as error:
                 self._failed(error)
 

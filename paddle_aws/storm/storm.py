@@ -30,11 +30,11 @@ from paddle_aws.storm.verdict import Calm, Verdict, judge
 FOLDER, RECEIPT = Path(".storm"), "receipt.json"
 CALM = 2
 """Runs without faults, by default."""
-_SHORTEST_SILENCE, _SILENCES = 60.0, 5.0
+_SHORTEST_SILENCE, _SILENCE_FACTOR = 60.0, 5.0
 """Seconds without an event after which a run counts as hanging: at least the first, and so many
 times the longest silence of a calm run more.
 """
-_SHORTEST_STALL, _STALLS = 45.0, 3.0
+_SHORTEST_STALL, _STALL_FACTOR = 45.0, 3.0
 """The same for a pod that counts as stalled, so that a hanging rank ends its attempt before."""
 _LONGEST_REASON = 400
 """Characters."""
@@ -172,11 +172,11 @@ class Storm:
         else:
             self._run_calm(rehearsals)
         calm = self.calm
-        self.say(_of_calm(calm))
+        self.say(_describe_calm(calm))
         record()
         for number in range(1, self.plan.runs + 1):
             run = self._run_once(
-                rehearsals, f"run-{number}", self._schedule(number), self._silence(calm)
+                rehearsals, f"run-{number}", self._schedule(number), self._hang_silence(calm)
             )
             named = bool(self.plan.schedule)
             run.verdict = judge(run.trace, calm, named=named)
@@ -211,7 +211,7 @@ class Storm:
         if self.kept is not None and self._digests is not None and not self.plan.fresh:
             # Not earlier: what it is said to may be a file in the program's folder.
             of = shorten_path(self.folder / RECEIPT)
-            why = _changed(self.kept.digests, self._digests)
+            why = _list_changed(self.kept.digests, self._digests)
             why = f"{why} changed since" if why else f"{len(self.kept.traces)} are in"
             self.say(f"calm runs were run again: {why} {of}")
         calm = self.calm
@@ -223,8 +223,8 @@ class Storm:
         same = before and digests and digests == {**before, "python": digests["python"]}
         if before and digests and not same:
             self.say(
-                f"         {_changed(before, digests)} changed meanwhile: the next storm runs them "
-                "again"
+                f"         {_list_changed(before, digests)} changed meanwhile: the next storm runs "
+                "them again"
             )
         elif digests and all(run.verdict and run.verdict.passed for run in self.calm_runs):
             self.kept = CalmRuns(
@@ -249,10 +249,10 @@ class Storm:
     @property
     def stall(self) -> int:
         """Seconds without output after which a pod of a run with faults counts as stalled."""
-        return round(max(_SHORTEST_STALL, _STALLS * self.calm.silence))
+        return round(max(_SHORTEST_STALL, _STALL_FACTOR * self.calm.silence))
 
-    def _silence(self, calm: Calm) -> float:
-        return max(_SHORTEST_SILENCE, 2.0 * self.stall, _SILENCES * calm.silence)
+    def _hang_silence(self, calm: Calm) -> float:
+        return max(_SHORTEST_SILENCE, 2.0 * self.stall, _SILENCE_FACTOR * calm.silence)
 
     def _schedule(self, number: int) -> tuple[Fault, ...]:
         if self.plan.schedule:
@@ -322,7 +322,7 @@ class Storm:
             nonlocal tries
             tries += 1
             again = self._run_once(
-                rehearsals, f"{run.name}-shrink-{tries}", faults, self._silence(calm)
+                rehearsals, f"{run.name}-shrink-{tries}", faults, self._hang_silence(calm)
             )
             verdict = judge(again.trace, calm)
             return any(finding.symptom in symptoms for finding in verdict.findings)
@@ -347,7 +347,7 @@ def _printable(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
 
 
-def _changed(digests: Mapping[str, str], others: Mapping[str, str]) -> str:
+def _list_changed(digests: Mapping[str, str], others: Mapping[str, str]) -> str:
     """Names what differs."""
     return ", ".join(name for name in others if digests.get(name) != others[name])
 
@@ -393,7 +393,7 @@ def _calm_line(run: Run, calm: Calm) -> str:
     return words
 
 
-def _of_calm(calm: Calm) -> str:
+def _describe_calm(calm: Calm) -> str:
     if not calm.steps:
         return (
             "         no line tells a step: name metrics.step in the job file; faults come at "

@@ -181,7 +181,7 @@ class StormSupervisor(Supervisor):
         def listen(container: RunningContainer, listener: int) -> None:
             self._homes[container.init] = pod, container
             answer = partial(self._answer, container)
-            self._listeners.append(Listener(listener, answer, self._carried_out, self._give_up))
+            self._listeners.append(Listener(listener, answer, self._note_done, self._give_up))
 
         return CallFilter(filter_program(), listen)
 
@@ -227,16 +227,16 @@ class StormSupervisor(Supervisor):
                     self._read_agent(call.text, container)
                 return Answer()
             step = self._step_in(call)
-            if step is not None and (fault := self._due("step", step)):
+            if step is not None and (fault := self._take_due("step", step)):
                 # The program has done this step, whatever comes now.
-                self._carried_out(call)
+                self._note_done(call)
                 self._read_held(call, rank)
                 return self._inflict(fault, call)
             return self._answer_saved(call)
         if call.exits:
             rank = self._ranks.find(call.process)
             whole = rank is not None and rank.pid == call.process and self._has_told_all_steps()
-            if whole and call.arguments[0] == 0 and (fault := self._due("end")):
+            if whole and call.arguments[0] == 0 and (fault := self._take_due("end")):
                 return self._inflict(fault, call)
             return Answer()
         if call.opens and not call.writes and call.name.startswith(self._quick):
@@ -258,7 +258,7 @@ class StormSupervisor(Supervisor):
                 self._add(
                     Event("load", self._now(), rank.attempt, rank.rank, path=self._below(path))
                 )
-                if fault := self._due("load"):
+                if fault := self._take_due("load"):
                     return self._inflict(fault, call)
             return Answer()
         if call.writes and not call.flags & os.O_APPEND:
@@ -267,7 +267,7 @@ class StormSupervisor(Supervisor):
             self._saved[path] = self._writers[self._below(path)] = rank.attempt
             self._saving[call.thread] = path
             self._add(Event("save", self._now(), rank.attempt, rank.rank, path=self._below(path)))
-            if fault := self._due("save", self._saves):
+            if fault := self._take_due("save", self._saves):
                 # As if it had been opened, and nothing been written yet.
                 _create(path, call.flags)
                 return self._inflict(fault, call)
@@ -287,11 +287,13 @@ class StormSupervisor(Supervisor):
         if path is None or rank is None:
             return Answer()
         self._add(Event("saved", self._now(), rank.attempt, rank.rank, path=self._below(path)))
-        if fault := self._due("saved", sum(event.kind == "saved" for event in self.trace.events)):
+        if fault := self._take_due(
+            "saved", sum(event.kind == "saved" for event in self.trace.events)
+        ):
             return self._inflict(fault, call)
         return Answer()
 
-    def _carried_out(self, call: Call) -> None:
+    def _note_done(self, call: Call) -> None:
         if not call.prints:
             return
         with suppress(OSError):
@@ -349,12 +351,12 @@ class StormSupervisor(Supervisor):
                 newest = rank.attempt
                 self._add(Event("start", self._now(), rank.attempt, rank.rank))
                 self._say(f"attempt {rank.attempt} starts")
-                if fault := self._due("start"):
+                if fault := self._take_due("start"):
                     self._keep(self._inflict(fault, None))
 
     # The faults.
 
-    def _due(self, event: str, number: int = 0) -> Fault | None:
+    def _take_due(self, event: str, number: int = 0) -> Fault | None:
         """Returns the next fault if this event is its own; the one after it is armed then."""
         if self._inflicting is not None or not self._armed:
             return None
@@ -362,7 +364,7 @@ class StormSupervisor(Supervisor):
         if fault.event == "load" and event in COUNTED and self._ranks.attempt > self._disturbed:
             # The attempt after the last fault began from the beginning.
             self.trace.inflicted.append(Inflicted(self._armed.pop(0), None))
-            return self._due(event, number)
+            return self._take_due(event, number)
         if fault.event != event or number < fault.number:
             return None
         self._inflicting = fault
@@ -449,7 +451,7 @@ class StormSupervisor(Supervisor):
             for path in written
             if newest is not None
             and self._below(path) != self._below(newest)
-            and self._numberless(path) == self._numberless(newest)
+            and self._without_numbers(path) == self._without_numbers(newest)
         ]
         # Without an older one beside it nobody could have survived this.
         if newest is None or not older:
@@ -533,7 +535,7 @@ class StormSupervisor(Supervisor):
                 path = path.relative_to(folder)
         return printable(str(path))
 
-    def _numberless(self, path: Path) -> str:
+    def _without_numbers(self, path: Path) -> str:
         """What checkpoints of a series have in common: the path without its numbers."""
         return re.sub(r"\d+", "#", self._below(path))
 

@@ -155,14 +155,14 @@ class Calm:
 def judge(trace: Trace, calm: Calm, *, named: bool = False) -> Verdict:
     """Compares a run with the calm ones. `named`: somebody has named its faults, and wants them."""
     findings = [
-        *_of_the_end(trace, calm),
-        *_of_hangs(trace),
-        *_first(_of_steps(trace, calm, rank) for rank in calm.ranks),
-        *_of_values(trace, calm),
-        *_of_files(trace, calm),
-        *(_of_faults(trace, calm) if named else ()),
+        *_judge_end(trace, calm),
+        *_judge_hangs(trace),
+        *_first_of_each(_judge_steps(trace, calm, rank) for rank in calm.ranks),
+        *_judge_values(trace, calm),
+        *_judge_files(trace, calm),
+        *(_judge_faults(trace, calm) if named else ()),
     ]
-    lost = sorted({step for rank in calm.ranks for step in _lost(trace, calm, rank)})
+    lost = sorted({step for rank in calm.ranks for step in _list_lost(trace, calm, rank)})
     steps = [event.step for event in trace.steps()]
     return Verdict(
         tuple(findings),
@@ -175,7 +175,7 @@ def judge(trace: Trace, calm: Calm, *, named: bool = False) -> Verdict:
     )
 
 
-def _of_the_end(trace: Trace, calm: Calm) -> list[Finding]:
+def _judge_end(trace: Trace, calm: Calm) -> list[Finding]:
     if trace.silent:
         words = "it did not end: nothing happened any more, and it was ended"
         return [_finding("hang", words, trace, trace.seconds)]
@@ -192,7 +192,9 @@ def _of_the_end(trace: Trace, calm: Calm) -> list[Finding]:
         if len(ends) == 1 and last_step < (end := ends.pop()) - _count_untold_steps(
             trace, calm, rank
         ):
-            words = f"{_of_rank(rank, calm)}the job succeeded, but the last step that it told is "
+            words = (
+                f"{_rank_words(rank, calm)}the job succeeded, but the last step that it told is "
+            )
             return [_finding("unfinished", f"{words}{last_step} of {end}", trace, trace.seconds)]
     if missing := [name for name in calm.last if name not in trace.last]:
         words = f"the job succeeded, but did not tell its result: {', '.join(missing[:5])}"
@@ -200,12 +202,12 @@ def _of_the_end(trace: Trace, calm: Calm) -> list[Finding]:
     return []
 
 
-def _first(findings: Iterable[list[Finding]]) -> list[Finding]:
+def _first_of_each(findings: Iterable[list[Finding]]) -> list[Finding]:
     """Returns the first of the lists that is not empty."""
     return next(filter(None, findings), [])
 
 
-def _of_rank(rank: int, calm: Calm) -> str:
+def _rank_words(rank: int, calm: Calm) -> str:
     """How a sentence about a rank begins."""
     return "" if rank == min(calm.ranks) else f"rank {rank}: "
 
@@ -224,7 +226,7 @@ def _count_untold_steps(trace: Trace, calm: Calm, rank: int) -> int:
     return stride - 1 + stride * max(0, trace.attempts - max(1, last))
 
 
-def _of_hangs(trace: Trace) -> list[Finding]:
+def _judge_hangs(trace: Trace) -> list[Finding]:
     """An attempt that hung is one that `limits.stall_seconds` alone ended. After a half-open
     connection that is what has to happen: nothing tells a program of it.
     """
@@ -240,11 +242,11 @@ def _of_hangs(trace: Trace) -> list[Finding]:
     return []
 
 
-def _of_steps(trace: Trace, calm: Calm, rank: int) -> list[Finding]:
+def _judge_steps(trace: Trace, calm: Calm, rank: int) -> list[Finding]:
     findings: list[Finding] = []
     if not calm.is_regular(rank):
         return findings
-    whose, steps = _of_rank(rank, calm), trace.steps(rank)
+    whose, steps = _rank_words(rank, calm), trace.steps(rank)
     last, stride = max(calm.steps_of(rank)), _stride(calm, rank)
     for event in steps:
         if (event.step or 0) >= last + stride:
@@ -256,8 +258,8 @@ def _of_steps(trace: Trace, calm: Calm, rank: int) -> list[Finding]:
             words = f"{whose}step {later.step} was done again within attempt {later.attempt}"
             findings.append(_finding("doubled steps", words, trace, later.seconds))
             break
-    if trace.succeeded and len(lost := _lost(trace, calm, rank)) > 0:
-        words = f"{whose}steps were left out: {_shown(lost)} were told by no attempt"
+    if trace.succeeded and len(lost := _list_lost(trace, calm, rank)) > 0:
+        words = f"{whose}steps were left out: {_shorten_steps(lost)} were told by no attempt"
         moment = next(
             (event.seconds for event in steps if (event.step or 0) > lost[0]), trace.seconds
         )
@@ -265,7 +267,7 @@ def _of_steps(trace: Trace, calm: Calm, rank: int) -> list[Finding]:
     return findings
 
 
-def _lost(trace: Trace, calm: Calm, rank: int) -> tuple[int, ...]:
+def _list_lost(trace: Trace, calm: Calm, rank: int) -> tuple[int, ...]:
     """Returns the steps that no attempt told. After the end of an attempt, as many may be missing
     as lie between two that a calm run tells: they may have been saved, and the process been killed
     before it told of them.
@@ -289,7 +291,7 @@ def _lost(trace: Trace, calm: Calm, rank: int) -> tuple[int, ...]:
     return tuple(dict.fromkeys(lost))
 
 
-def _of_values(trace: Trace, calm: Calm) -> list[Finding]:
+def _judge_values(trace: Trace, calm: Calm) -> list[Finding]:
     findings = []
     for event in trace.events:
         for name, value in event.metrics.items():
@@ -297,8 +299,8 @@ def _of_values(trace: Trace, calm: Calm) -> list[Finding]:
             if between is None or _fits(value, between, calm.spreads[event.rank, name]):
                 continue
             words = (
-                f"{_of_rank(event.rank, calm)}{name} at step {event.step} is {value:g} in attempt "
-                f"{event.attempt}; calm runs have {_range(*between)}"
+                f"{_rank_words(event.rank, calm)}{name} at step {event.step} is {value:g} in "
+                f"attempt {event.attempt}; calm runs have {_range(*between)}"
             )
             findings.append(_finding("other values", words, trace, event.seconds))
             break
@@ -314,7 +316,7 @@ def _of_values(trace: Trace, calm: Calm) -> list[Finding]:
     return findings
 
 
-def _of_files(trace: Trace, calm: Calm) -> list[Finding]:
+def _judge_files(trace: Trace, calm: Calm) -> list[Finding]:
     if trace.outside:
         words = (
             f"it reads {trace.outside[0]}, which an earlier attempt wrote there: that place is "
@@ -330,7 +332,7 @@ def _of_files(trace: Trace, calm: Calm) -> list[Finding]:
     return []
 
 
-def _of_faults(trace: Trace, calm: Calm) -> list[Finding]:
+def _judge_faults(trace: Trace, calm: Calm) -> list[Finding]:
     if not trace.inflicted or any(fault.seconds is not None for fault in trace.inflicted):
         return []
     last, saves = max(calm.steps, default=0), calm.opportunities.saves
@@ -398,6 +400,6 @@ def _range(least: float, most: float) -> str:
     return f"{least:g}" if _same(least, most) else f"{least:g} to {most:g}"
 
 
-def _shown(steps: Sequence[int]) -> str:
+def _shorten_steps(steps: Sequence[int]) -> str:
     first = ", ".join(map(str, steps[:5]))
     return first if len(steps) <= 5 else f"{first} and {len(steps) - 5} more"
