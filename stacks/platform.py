@@ -127,7 +127,7 @@ class TrainingPlatform(Construct):
         if cluster is None or callable(cluster):
             self.control_plane = (cluster or usual_cluster)(self)
         else:
-            self.control_plane = ClusterStack(self, cluster=self._named(cluster))
+            self.control_plane = ClusterStack(self, cluster=self._check_name(cluster))
         self._output_foreign_parts()
         self.nodes = (nodes or usual_nodes)(self)
         self.watch: Any = None
@@ -220,7 +220,7 @@ class TrainingPlatform(Construct):
             )
         return None
 
-    def _named(self, cluster: eks.ICluster) -> eks.ICluster:
+    def _check_name(self, cluster: eks.ICluster) -> eks.ICluster:
         # An L2's own attribute is a reference.
         name = getattr(cluster.node.default_child, "name", None) or cluster.cluster_name
         expected = self.spec.cluster_name

@@ -164,13 +164,13 @@ class FileSystem(Settings):
     def _faults(self) -> Iterator[Fault]:
         theirs = ("throughput", "require_tls", "infrequent_access_after_days", "backup")
         yield from check(
-            self._of_one_kind,
+            self._check_kind,
             self._backup,
             self._throughput,
             lambda: refuse_beside_existing(self, "existing", "a file system", *theirs),
         )
 
-    def _of_one_kind(self) -> Iterator[Fault]:
+    def _check_kind(self) -> Iterator[Fault]:
         alone, fields = ("efs", EFS_ALONE) if self.lustre else ("lustre", LUSTRE_ALONE)
         for field, value in self.given(*fields):
             if value is not None:

@@ -130,7 +130,7 @@ class BucketOptions(TypedDict, total=False):
     transfer_acceleration: bool
 
 
-def _closed(removal_policy: RemovalPolicy) -> dict[str, Any]:
+def _private_settings(removal_policy: RemovalPolicy) -> dict[str, Any]:
     """Returns what keeps a bucket private and its objects restorable."""
     return {
         "enforce_ssl": True,
@@ -179,7 +179,7 @@ class DataBucket(s3.Bucket):
                 *DAYS.violations("keep_logs_days", drop_token(keep_logs_days)),
             ],
         )
-        closed = _closed(removal_policy)
+        closed = _private_settings(removal_policy)
         decided = {
             "encryption": s3.BucketEncryption.KMS
             if encryption_key

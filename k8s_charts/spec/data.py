@@ -27,7 +27,7 @@ def _is_web_address(address: str) -> bool:
         return False
 
 
-def _not_taken(name: str) -> str:
+def _check_free(name: str) -> str:
     taken = (*command_line.PLACEHOLDERS, *command_line.NEWEST)
     if not re.fullmatch("[a-z][a-z0-9_]{0,40}", name) or name in taken:
         raise ValueError(
@@ -41,7 +41,7 @@ _ADDRESS = re.compile("(s3|https?):", re.IGNORECASE)
 """How an address begins, and no file: s3:/bucket is one with a slash too few."""
 
 
-_input_name = AfterValidator(_not_taken)
+_input_name = AfterValidator(_check_free)
 
 
 Stage = Annotated[

@@ -64,7 +64,7 @@ class ProgramArchive:
         root = root.resolve()
         try:
             ours = job_file.resolve() if job_file is not None else None
-            names = tuple(sorted(name for name in _listed(root) if root / name != ours))
+            names = tuple(sorted(name for name in _list_files(root) if root / name != ours))
             size = sum((root / name).lstat().st_size for name in names)
             if not 0 < size <= contract.PROGRAM_LIMIT:
                 raise SettingError(
@@ -163,7 +163,7 @@ def _write(root: Path, names: tuple[str, ...], file: Any, setting: str) -> str:
     return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _listed(root: Path) -> Iterator[str]:
+def _list_files(root: Path) -> Iterator[str]:
     """Yields the names of files and links."""
     listing = _git(
         root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", check=False
@@ -174,7 +174,7 @@ def _listed(root: Path) -> Iterator[str]:
         if (
             path.is_dir() and not path.is_symlink() and path.name not in LEFT_BEHIND
         ):  # In a checkout: a submodule.
-            yield from (f"{name.rstrip('/')}/{below}" for below in _listed(path))
+            yield from (f"{name.rstrip('/')}/{below}" for below in _list_files(path))
         elif path.exists() and not LEFT_BEHIND.intersection(Path(name).parts):
             yield name
 

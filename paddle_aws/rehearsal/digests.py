@@ -38,15 +38,15 @@ def digests(
     return {
         "settings": _digest(job.model_dump_json()),
         "program": archive.digest if archive is not None else "image",
-        "data": _digest({name: _of_file(file) for name, file in files.items()}),
+        "data": _digest({name: _file_digest(file) for name, file in files.items()}),
         "code": _digest(
             {
-                file.relative_to(project).as_posix(): _of_file(file)
+                file.relative_to(project).as_posix(): _file_digest(file)
                 for room in _CODE
                 for file in _files(project / room)
             }
         ),
-        "python": _of_python(python) if python is not None else "",
+        "python": _python_digest(python) if python is not None else "",
         "machine": _digest([*platform.uname(), len(os.sched_getaffinity(0)), _processor()]),
     }
 
@@ -58,12 +58,12 @@ def _files(place: Path) -> Iterator[Path]:
         yield from (path for name in sorted(names) if (path := Path(folder, name)).is_file())
 
 
-def _of_file(file: Path) -> str:
+def _file_digest(file: Path) -> str:
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _of_python(folder: Path) -> str:
+def _python_digest(folder: Path) -> str:
     packages = folder.parent.glob("lib/*/site-packages/*.dist-info")
     python = str((folder / "python").resolve())
     return _digest([python, sorted(package.name for package in packages)])

@@ -278,9 +278,7 @@ class Rehearsal:
                     "volume, raise `passes` to train on"
                 )
             counts = f"{_count(len(passes), 'pass', 'es')} by {_count(job.completions, 'trainer')}"
-            phase.result = (
-                f"{counts}, loss {passes[0].loss:.3f} -> {passes[-1].loss:.3f}{_replaced(result)}"
-            )
+            phase.result = f"{counts}, loss {passes[0].loss:.3f} -> {passes[-1].loss:.3f}{_describe_replaced(result)}"
         return passes
 
     def _measure(self, host: Host, addresses: AddressBlock) -> Evaluation:
@@ -300,7 +298,7 @@ class Rehearsal:
         with self.screen.phase("train") as phase:
             watcher = training.watcher(self.screen)
             result = self._run(training.job, host, addresses, watcher, run=training.run)
-            phase.result = f"{training.ended}{_replaced(result)}"
+            phase.result = f"{training.ended}{_describe_replaced(result)}"
         return Results.from_program(self.job, training.log(result), host.logs, training.folder)
 
     def _run(
@@ -410,7 +408,7 @@ class Rehearsal:
                 archive.write(place)
 
 
-def _of_agents(job: TrainingJob, host: Host, **ignored: object) -> Training:
+def _training_of_agents(job: TrainingJob, host: Host, **ignored: object) -> Training:
     """Returns the training of controller job: our agent runs in each pod."""
     training = host.manifests.jobs[-1]
     folder = job_folder(training, host)
@@ -430,7 +428,7 @@ def _of_agents(job: TrainingJob, host: Host, **ignored: object) -> Training:
 
 
 _TRAININGS: Mapping[str, Callable[..., Training]] = {
-    "job": _of_agents,
+    "job": _training_of_agents,
     "paddlejob": paddle_job.training,
 }
 """Returns what trains under each controller: (job, host, image, project)."""
@@ -481,7 +479,7 @@ def _records(shard: Mapping[str, Any]) -> int:
     return sum(file["records"] for file in shard.get("files", ()))
 
 
-def _replaced(result: JobResult) -> str:
+def _describe_replaced(result: JobResult) -> str:
     return f", {_count(result.retries, 'pod')} replaced" if result.retries else ""
 
 

@@ -202,7 +202,7 @@ def parse(spec: type[Spec], settings: Mapping[str, Any]) -> Spec:
     # the user.
     faults.sort(key=lambda fault: fault["type"] != "extra_forbidden")
     meant = {
-        (*fault["loc"][:-1], _nearest(spec, fault["loc"]))
+        (*fault["loc"][:-1], _find_nearest(spec, fault["loc"]))
         for fault in faults
         if fault["type"] == "extra_forbidden"
     }
@@ -221,7 +221,7 @@ def parse(spec: type[Spec], settings: Mapping[str, Any]) -> Spec:
     # Rules between settings need a whole group: they are checked without the faulty settings, and
     # one that reads such a setting ends there.
     try:
-        spec.model_validate(_without(settings, wrong))
+        spec.model_validate(_drop_faulty(settings, wrong))
     except ValidationError as error:
         rules = (fault for fault in error.errors(include_url=False) if _rules_of(fault))
         lines += [line for fault in rules for line in _lines(spec, fault)]
@@ -278,15 +278,17 @@ def _verdict(spec: type[Settings], fault: ErrorDetails) -> str:
     match kind:
         case "model_type" | "dict_type" | "mapping_type" if example := _example(spec, fault):
             return f"must be a group of settings, such as {example} (found {format_value(found)})"
-        case "list_type" | "tuple_type" if _takes(_described(spec, (*fault["loc"], 0)), found):
+        case "list_type" | "tuple_type" if _is_allowed(
+            _find_schema(spec, (*fault["loc"], 0)), found
+        ):
             return f"must be a list, such as [{format_value(found)}] (found {format_value(found)})"
         case "missing":
-            default = _described(spec, fault["loc"]).get("description", "it has no default")
+            default = _find_schema(spec, fault["loc"]).get("description", "it has no default")
             return f"is missing: {default.rstrip('.')}"
         case "extra_forbidden":
-            if near := _nearest(spec, fault["loc"]):
+            if near := _find_nearest(spec, fault["loc"]):
                 return f"is not a setting: did you mean {near}?"
-            names = ", ".join(_described(spec, fault["loc"][:-1]).get("properties", ()))
+            names = ", ".join(_find_schema(spec, fault["loc"][:-1]).get("properties", ()))
             return "is not a setting" + (f": allowed are {names}" if names else "")
         case "string_type" if isinstance(found, bool | int | float):
             return f"must be text (found {format_value(found)}): put it in quotes"
@@ -298,7 +300,7 @@ def _verdict(spec: type[Settings], fault: ErrorDetails) -> str:
             expected = str(context["expected"]).replace("'", "")
             return f"must be {expected} (found {format_value(found)})"
         case "string_pattern_mismatch":
-            examples = _described(spec, fault["loc"]).get("examples")
+            examples = _find_schema(spec, fault["loc"]).get("examples")
             like = (
                 f"like {' or '.join(examples)}"
                 if examples
@@ -314,12 +316,12 @@ def _example(spec: type[Settings], fault: ErrorDetails) -> str:
     """Returns a group with the value that was found in its place, such as {count: 4}; empty if none
     of the group's settings takes it.
     """
-    value, settings = fault["input"], _described(spec, fault["loc"]).get("properties", {})
-    name = next((name for name, schema in settings.items() if _takes(schema, value)), "")
+    value, settings = fault["input"], _find_schema(spec, fault["loc"]).get("properties", {})
+    name = next((name for name, schema in settings.items() if _is_allowed(schema, value)), "")
     return name and f"{{{name}: {format_value(value)}}}"
 
 
-def _takes(schema: Mapping[str, Any], value: object) -> bool:
+def _is_allowed(schema: Mapping[str, Any], value: object) -> bool:
     """Returns whether a setting may have this scalar, by the type, the names and the pattern of its
     schema.
     """
@@ -376,7 +378,7 @@ def _flat(text: str) -> str:
     return " ".join(text.split())
 
 
-def _without(settings: Mapping[str, Any], faulty: Iterable[Location]) -> _SoundSettings:
+def _drop_faulty(settings: Mapping[str, Any], faulty: Iterable[Location]) -> _SoundSettings:
     """Returns the settings without the faulty ones. A list with a fault is left out as a whole."""
     rest = _SoundSettings(settings)
     for location in faulty:
@@ -398,18 +400,18 @@ def _without(settings: Mapping[str, Any], faulty: Iterable[Location]) -> _SoundS
     return rest
 
 
-def _nearest(spec: type[Settings], location: Location) -> str:
+def _find_nearest(spec: type[Settings], location: Location) -> str:
     """Returns the setting of the same group that the user may have meant; empty if none is near."""
-    names = list(_described(spec, location[:-1]).get("properties", ()))
+    names = list(_find_schema(spec, location[:-1]).get("properties", ()))
     return next(iter(difflib.get_close_matches(str(location[-1]), names, n=1)), "")
 
 
 def has_setting(spec: type[Settings], path: str) -> bool:
     """Returns whether a settings file may have the setting at `path`, such as `nodes.*.ssh`."""
-    return bool(_described(spec, tuple(path.split("."))))
+    return bool(_find_schema(spec, tuple(path.split("."))))
 
 
-def _described(spec: type[Settings], location: Location) -> Mapping[str, Any]:
+def _find_schema(spec: type[Settings], location: Location) -> Mapping[str, Any]:
     """Returns the schema of the setting at `location`, or of the group of settings there."""
     group: Mapping[str, Any] = spec.model_json_schema()
     definitions = group.get("$defs", {})

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from job_folder import Job, table, tar, zipped
-from paddle_node.data import resumed
+from paddle_node.data import resuming_reader
 from paddle_node.data.sources import registry
 from paddle_node.data.sources.s3_source import S3Source
 from paddle_node.data.sources.source import Object
@@ -149,7 +149,7 @@ def play(server: Server, row: dict[str, Any]) -> None:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setattr(resumed, "FIRST_WAIT", 0.001)
+    monkeypatch.setattr(resuming_reader, "FIRST_WAIT", 0.001)
     with Server() as server:
         yield server
         server.shutdown()

@@ -137,7 +137,7 @@ class Tasks:
         """Runs `work` beside the owner."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._note_end)
         return task
 
     def interrupt(self) -> None:
@@ -150,7 +150,7 @@ class Tasks:
         """From now on nothing interrupts the owner."""
         self._owner = None
 
-    def _done(self, task: asyncio.Task[None]) -> None:
+    def _note_end(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if (
             not task.cancelled()

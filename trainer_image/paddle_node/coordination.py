@@ -71,10 +71,10 @@ class Session:
                 lines = dialogue.send(self._read_line())
             except StopIteration as end:
                 if not end.value:
-                    raise _stranger() from None
+                    raise _foreign_server() from None
                 return
             except ValueError as error:
-                raise _stranger(error) from None
+                raise _foreign_server(error) from None
 
     def servers(self) -> None:
         """Returns when the pservers of all N pods listen."""
@@ -176,7 +176,7 @@ class Session:
         try:
             message = m.parse(self._read_line(), *expected, m.End)
         except ValueError as error:
-            raise _stranger(error) from None
+            raise _foreign_server(error) from None
         if isinstance(message, m.End):
             raise AttemptEnded(message.cause)
         return message
@@ -195,7 +195,7 @@ class Session:
         return line
 
 
-def _stranger(error: ValueError | None = None) -> AttemptEnded:
+def _foreign_server(error: ValueError | None = None) -> AttemptEnded:
     detail = f": {error}" if error is not None else ""
     return AttemptEnded(f"what answers is not this run's rendezvous server{detail}")
 

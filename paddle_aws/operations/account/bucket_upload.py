@@ -60,7 +60,7 @@ def files(path: Path) -> list[tuple[Path, str]]:
     return pairs
 
 
-def _present(client: Any, there: dict[str, str]) -> tuple[str, int] | None:
+def _read_head(client: Any, there: dict[str, str]) -> tuple[str, int] | None:
     from botocore.exceptions import ClientError
 
     try:
@@ -126,7 +126,7 @@ def upload_files(client: Any, path: Path, address: str) -> str:
 
     def put(file: Path) -> bool:
         before, content = file.stat(), checksum(file)
-        if _present(client, places[file]) == (content, before.st_size):
+        if _read_head(client, places[file]) == (content, before.st_size):
             progress(before.st_size)
             return False
         manager.upload(

@@ -107,7 +107,7 @@ def diff(
                         say(text)
         api = account.client("cloudformation")
         losses = []
-        if left := _left_behind(account):
+        if left := _find_left_behind(account):
             losses.append(left)
             deployed.remove(left.stack)
         if deployed:
@@ -145,7 +145,7 @@ def _describe_first_deploy(account: AccountChecks) -> None:
         )
 
 
-def _left_behind(account: AccountChecks) -> Loss | None:
+def _find_left_behind(account: AccountChecks) -> Loss | None:
     """Returns the stack of a budget that the settings name no more, and says how to delete it."""
     spec = account.spec
     watch = next(
@@ -249,7 +249,7 @@ def _losses(api: Any, stack: str) -> Iterator[Loss]:
     # cdk makes no change set for a stack that does not change.
     with suppress(api.exceptions.ChangeSetNotFoundException):
         changes = list(pages.search("Changes[].ResourceChange"))
-        replaceable = _replaceable(changes)
+        replaceable = _list_replaceable(changes)
         before, after = (
             api.get_template(StackName=stack, **which)["TemplateBody"]["Resources"]
             for which in ({}, {"ChangeSetName": NAME})
@@ -314,7 +314,7 @@ def _sooner_expiries(
                 )
 
 
-def _replaceable(changes: list[dict[str, Any]]) -> set[str]:
+def _list_replaceable(changes: list[dict[str, Any]]) -> set[str]:
     """Returns the logical ids of what is replaced, or perhaps: CloudFormation says perhaps of all
     that refers to a resource that changes.
     """

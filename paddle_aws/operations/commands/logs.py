@@ -89,7 +89,7 @@ def logs(
             if last.phase == "failed":
                 say(f"job {where.name} failed: {last.reason}")
             return
-        for line in _past(where, chosen, tail, show):
+        for line in _read_written(where, chosen, tail, show):
             show(line)
         show.end()
         if not show.shown and not show.left_out:
@@ -99,7 +99,7 @@ def logs(
             )
 
 
-def _past(
+def _read_written(
     where: Backend, chosen: PodSelection, tail: int | None, show: log_stream.Printer
 ) -> Iterator[Line]:
     """Yields what the pods have written; `tail` counts the lines that are shown."""

@@ -50,7 +50,7 @@ def folder(
         return image / "bin"
     packed, python = archive(job, project, say), image / "bin" / "python"
     unpacked = packed.with_suffix(".unpacked")
-    with _alone(packed):
+    with _lock_folder(packed):
         if not unpacked.is_dir():
             _remove_unused(packed)
             _run(
@@ -96,7 +96,7 @@ def archive(job: TrainingJob, project: Path = PROJECT, say: Say = lambda text: N
     python = _image(job.chosen_paddle, project, say) / "bin"
     packed = _place_of_archive(job, project)
     digest = "0" * 64
-    with _alone(packed), tempfile.TemporaryDirectory() as name:
+    with _lock_folder(packed), tempfile.TemporaryDirectory() as name:
         packed.mkdir(exist_ok=True)
         root = Path(name).resolve()
         lay_limits(job, project, root)
@@ -206,7 +206,7 @@ def _texts(files: Sequence[Path]) -> list[str]:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _lock_folder(folder: Path) -> Iterator[None]:
     """Keeps other processes from making the same folder."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     _mark_used(folder)
@@ -248,7 +248,7 @@ def _image(paddle: str, project: Path, say: Say) -> Path:
         return environment
     # This project's own pip, whose release is locked.
     pip: list[str | Path] = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python"]
-    with _alone(environment):
+    with _lock_folder(environment):
         if not (environment / ".complete").exists():
             shutil.rmtree(environment, ignore_errors=True)
             _remove_unused(environment)

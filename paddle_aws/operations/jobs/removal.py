@@ -75,17 +75,20 @@ def remove_all(cluster: ClusterApi, name: str, namespace: str) -> list[str]:
     gone = [path(run) for run in runs(cluster, namespace, selector(name))]
     for place in gone:
         remove(cluster, place)
-    for place, _ in _its(cluster, pods(namespace), name):
+    for place, _ in _list_objects(cluster, pods(namespace), name):
         # Inspection pods, and pods whose Job was deleted without them.
         cluster.delete(place)
     objects = [
         document
         for collection in NAMESPACED
-        for document in _its(cluster, collection.format(namespace), name)
+        for document in _list_objects(cluster, collection.format(namespace), name)
     ]
     for place, _ in objects:
         cluster.delete(place)
-    volumes = [*_its(cluster, CLAIMS.format(namespace), name), *_volumes(cluster, name, namespace)]
+    volumes = [
+        *_list_objects(cluster, CLAIMS.format(namespace), name),
+        *_volumes(cluster, name, namespace),
+    ]
     for place, _ in volumes:
         cluster.delete(place)
     for place, _ in volumes:
@@ -94,7 +97,7 @@ def remove_all(cluster: ClusterApi, name: str, namespace: str) -> list[str]:
     return ["/".join(place.split("/")[-2:]) for place in gone]
 
 
-def _its(cluster: ClusterApi, collection: str, name: str) -> list[tuple[str, Object]]:
+def _list_objects(cluster: ClusterApi, collection: str, name: str) -> list[tuple[str, Object]]:
     """Returns the job's objects in a collection, with their paths."""
     return [
         (f"{collection}/{document['metadata']['name']}", document)
@@ -106,7 +109,7 @@ def _volumes(cluster: ClusterApi, name: str, namespace: str) -> list[tuple[str, 
     """Returns the job's volumes. They have no namespace: one of an equally named job in another
     namespace is not ours.
     """
-    volumes = _its(cluster, "/api/v1/persistentvolumes", name)
+    volumes = _list_objects(cluster, "/api/v1/persistentvolumes", name)
     return [
         volume
         for volume in volumes

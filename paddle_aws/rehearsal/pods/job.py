@@ -89,10 +89,10 @@ async def run_pods(
     try:
         return await _Run(job, pods, watchers, cancelled).run()
     finally:
-        await _ended(following)
+        await _end_tasks(following)
 
 
-async def _ended(tasks: Collection[asyncio.Task[None]]) -> None:
+async def _end_tasks(tasks: Collection[asyncio.Task[None]]) -> None:
     """Cancels the tasks, and returns when they have ended."""
     for task in tasks:
         task.cancel()
@@ -127,7 +127,7 @@ class _Run:
                 await self._fail("DeadlineExceeded")
             await asyncio.gather(*tasks)
         finally:
-            await _ended([*tasks, cancelling])
+            await _end_tasks([*tasks, cancelling])
         culprit = self._culprit if self._reason else None
         return JobResult(
             not self._reason,
@@ -215,7 +215,7 @@ def _pod(job: Job, uid: str, index: int, host: Host, addresses: AddressBlock) ->
     annotations = dict(template.annotations)
     if job.indexed:
         labels[Label.INDEX.value] = annotations[Label.INDEX.value] = str(index)
-        template = _with_index(template)
+        template = _add_index(template)
     facts = PodFacts(
         name,
         job.namespace,
@@ -228,7 +228,7 @@ def _pod(job: Job, uid: str, index: int, host: Host, addresses: AddressBlock) ->
     return Pod(host, template, facts, hostname=base if job.indexed else name)
 
 
-def _with_index(template: PodTemplate) -> PodTemplate:
+def _add_index(template: PodTemplate) -> PodTemplate:
     """Adds JOB_COMPLETION_INDEX to every container that does not set it, as the Job controller
     does.
     """

@@ -70,7 +70,7 @@ class WorkerGroup:
         self._tasks = tasks
         self._tell = tell
         self._memory = limits.Memory(pod.environ)
-        self._workers = Workers(lambda worker: self._tasks.spawn(self._ended(worker)))
+        self._workers = Workers(lambda worker: self._tasks.spawn(self._describe_end(worker)))
         self.reap = self._workers.reap  # For workers whose signal was missed.
         self._processes: Sequence[Process] = ()
         self._running: list[Worker] = []
@@ -330,7 +330,7 @@ class WorkerGroup:
                 return world.describe(self._pod, worker.world, who)
         return None
 
-    async def _ended(self, worker: Worker) -> None:
+    async def _describe_end(self, worker: Worker) -> None:
         if worker.code or worker.tells_world:
             await background.call(worker.drain)  # Its last lines say why, or tell its world.
         elif worker.process.role == "server" and not self.leaving:

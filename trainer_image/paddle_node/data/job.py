@@ -98,8 +98,8 @@ def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest |
     done: DataManifest | None = None
     while done is None:
         complete, damaged = _complete(settings, intended)
-        if complete is None and (damaged or _spoilt(settings, intended)):
-            settings = _anew(settings)
+        if complete is None and (damaged or _is_spoilt(settings, intended)):
+            settings = _rename_run(settings)
         if complete is not None and settings.index and not complete.split.startswith(settings.run):
             _say(f"{complete.split} is complete already: index 0 reads and verifies it")
             return None
@@ -117,7 +117,7 @@ def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest |
                 raise
         if done is None:
             _say("another data job has just removed the split: splitting again")
-            settings = _anew(settings)
+            settings = _rename_run(settings)
     commit.sweep(folder, done.split)
     return done
 
@@ -207,7 +207,7 @@ def _verify(folder: JobFolder, manifest: DataManifest) -> None:
     )
 
 
-def _spoilt(settings: SplitSettings, intended: DataManifest) -> bool:
+def _is_spoilt(settings: SplitSettings, intended: DataManifest) -> bool:
     """Returns whether this run has completed a different split, or would, because its source or
     settings have changed.
     """
@@ -218,7 +218,7 @@ def _spoilt(settings: SplitSettings, intended: DataManifest) -> bool:
     )
 
 
-def _anew(settings: SplitSettings) -> SplitSettings:
+def _rename_run(settings: SplitSettings) -> SplitSettings:
     """Returns settings with a new run name, as nothing complete is rewritten, for this pod only:
     the others may have ended.
     """

@@ -69,7 +69,7 @@ def write(
                     if len(os.fsencode(name)) <= LONGEST_PATH
                     else [name.replace("/", "_")]
                 )
-                short = "/".join((folder, *map(_short, parts)))
+                short = "/".join((folder, *map(_shorten, parts)))
                 path = root / short
                 path.parent.mkdir(parents=True, exist_ok=True)
                 part = PartFile(path, f"{called}/{short}")
@@ -139,7 +139,7 @@ def _place(which: int, stride: float, chance: random.Random | None) -> int:
     return chance.randrange(begin, max(end, begin + 1)) if chance and stride else (begin + end) // 2
 
 
-def _short(part: str) -> str:
+def _shorten(part: str) -> str:
     encoded = os.fsencode(part)
     if len(encoded) <= LONGEST_NAME:
         return part

@@ -374,10 +374,10 @@ class Rendezvous:
         gathered = (
             self.state is State.GATHERING and not self._asked and members.is_complete(members.ready)
         )
-        if gathered and (identity := self._same_reading(now)) is not None:
+        if gathered and (identity := self._common_reading(now)) is not None:
             self._ask(e.Begin(identity))
 
-    def _same_reading(self, now: float) -> Identity | None:
+    def _common_reading(self, now: float) -> Identity | None:
         """Returns the run's data and program. If not all agents have read them, asks the others to
         prepare again; None.
         """

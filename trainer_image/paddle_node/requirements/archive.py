@@ -141,7 +141,9 @@ def add(folder: Path, environment: Path, files: Iterable[str], packages: Sequenc
                 tarfile.open(fileobj=packer, mode="w", dereference=True) as tar,
             ):
                 for path in sorted(files):
-                    tar.add(_packable(environment, path), path, recursive=False, filter=_plain)
+                    tar.add(
+                        _check_packable(environment, path), path, recursive=False, filter=_normalize
+                    )
             file.flush()
             os.fsync(file.fileno())
         record = Record(place.name, packed.hash.hexdigest(), tuple(packages))
@@ -157,9 +159,9 @@ def add(folder: Path, environment: Path, files: Iterable[str], packages: Sequenc
             place.unlink(missing_ok=True)
 
 
-def _packable(environment: Path, path: str) -> Path:
+def _check_packable(environment: Path, path: str) -> Path:
     file = environment / path
-    if file.is_symlink() or not file.is_file() or not _inside(environment, path):
+    if file.is_symlink() or not file.is_file() or not _lies_inside(environment, path):
         raise SettingError(
             f"program.requirements bring {path}, a link, a pipe, or a file elsewhere: leave that "
             "package out"
@@ -167,11 +169,11 @@ def _packable(environment: Path, path: str) -> Path:
     return file
 
 
-def _inside(place: Path, path: str) -> bool:
+def _lies_inside(place: Path, path: str) -> bool:
     return path.count("/") < DEEPEST and (place / path).resolve().is_relative_to(place.resolve())
 
 
-def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
+def _normalize(member: tarfile.TarInfo) -> tarfile.TarInfo:
     member.uid = member.gid = 0
     member.uname = member.gname = ""
     # Compiled files hold the whole seconds of their source.
@@ -179,12 +181,12 @@ def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
     return member
 
 
-def _allowed(tar: tarfile.TarFile, place: Path) -> Iterator[tarfile.TarInfo]:
+def _check_members(tar: tarfile.TarFile, place: Path) -> Iterator[tarfile.TarInfo]:
     """Yields each member before it is unpacked. Raises TarError for one that may not be: tarfile's
     own filters are missing in Debian 12's Python.
     """
     for member in tar:
-        if not member.isreg() or not _inside(place, member.name):
+        if not member.isreg() or not _lies_inside(place, member.name):
             raise tarfile.TarError(member.name)
         member.mode &= 0o755
         yield member
@@ -253,7 +255,7 @@ def _extract(archive: Path, record: Record, part: Path) -> bool:
             with tarfile.open(fileobj=packed, mode="r|gz") as tar:
                 # `_allowed` checks them, on Pythons without filters too.
                 tar.extraction_filter = lambda member, path: member
-                tar.extractall(part, _allowed(tar, part))
+                tar.extractall(part, _check_members(tar, part))
         except (tarfile.TarError, EOFError, ValueError, OverflowError, RecursionError) as error:
             fault = error
         except OSError as error:

@@ -299,13 +299,13 @@ def _run(
             "the pod's scratch has no room for program.requirements: raise data_resources.scratch"
         )
     if match := _UNREACHABLE.search(said):
-        raise _unreachable(f"pip says {match[0]}")
+        raise _index_failure(f"pip says {match[0]}")
     if absent := _ABSENT.search(said):
         _ask(pip, absent[1], variables)
     raise SettingError(conflicts.explain_fault(errors) or f"pip says {conflicts.last_line(errors)}")
 
 
-def _unreachable(why: str) -> Failure:
+def _index_failure(why: str) -> Failure:
     return Failure(
         ExitCode.SOURCE_UNREACHABLE,
         f"the package index cannot be reached ({why}): another try may help; program.index and "
@@ -329,7 +329,7 @@ def _ask(pip: Sequence[str], package: str, environ: Mapping[str, str]) -> None:
     for *codes, certificate, connection in _REFUSED.findall(done.stdout):
         code = "".join(codes)
         if connection or _PASSING.fullmatch(code):
-            raise _unreachable(f"it answers {code}" if code else "connection error")
+            raise _index_failure(f"it answers {code}" if code else "connection error")
         if code in ("401", "403", "407"):
             raise SettingError(
                 f"the package index answers {code} for {package}: check the user and password in "

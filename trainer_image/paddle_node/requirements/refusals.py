@@ -47,7 +47,7 @@ def remove(folder: Path, environ: Mapping[str, str]) -> None:
     for file in durable.glob(folder, "refusal-*.json"):
         if _read(file).get("job") == _job(environ) and not file.name.startswith(f"refusal-{run}-"):
             file.unlink(missing_ok=True)
-            _met(file).unlink(missing_ok=True)
+            _mark_file(file).unlink(missing_ok=True)
 
 
 def find(folder: Path, environ: Mapping[str, str]) -> dict[Path, str]:
@@ -67,7 +67,7 @@ def believed_seconds(file: Path, environ: Mapping[str, str]) -> float:
     Raises OSError.
     """
     try:
-        run, seconds = _met(file).read_text(), REMOVED
+        run, seconds = _mark_file(file).read_text(), REMOVED
     except FileNotFoundError:
         run, seconds = None, BEGUN
     if run == Reader(environ).text(Variable.RUN_ID, ""):
@@ -77,10 +77,10 @@ def believed_seconds(file: Path, environ: Mapping[str, str]) -> float:
 
 def mark_met(file: Path, environ: Mapping[str, str]) -> None:
     """Records that this run of pods ends for a refusal, unless another one has. Raises OSError."""
-    durable.create(_met(file), Reader(environ).text(Variable.RUN_ID, ""))
+    durable.create(_mark_file(file), Reader(environ).text(Variable.RUN_ID, ""))
 
 
-def _met(file: Path) -> Path:
+def _mark_file(file: Path) -> Path:
     return file.with_suffix(".met")
 
 

@@ -97,14 +97,14 @@ class AttemptOutput:
             self._take(earlier, gone or not began["whole"])
             if began["whole"]:
                 # What older ones still hold came too late, from processes of ended attempts.
-                facts, continued = began if earlier == self._of_run(earlier) else {}, True
+                facts, continued = began if earlier == self._folder_in_run(earlier) else {}, True
                 break
         for name in self._list_published():
             continued = True
             _remove(root / OUTPUT / name)  # Only a person can have put one of that name there.
             _move(self._folder.output / name, root / OUTPUT / name)
         _lead(root / OUTPUT, self._folder.output, root / OUTPUT)
-        own_aside = [] if continued else [self._aside(identity_facts)]
+        own_aside = [] if continued else [self._place_set_aside(identity_facts)]
         for aside in filter(_exists, self.list_set_aside() if self._any else own_aside):
             continued = True
             self._take(aside, gone=True)
@@ -122,7 +122,7 @@ class AttemptOutput:
     def complete(self, facts: Facts) -> None:
         """Records that the folder is whole, adds `facts`, and removes the earlier ones."""
         assert self.root is not None
-        began = _began(self.root) or {}
+        began = _read_beginning(self.root) or {}
         durable.write(self.root / BEGAN, json.dumps({**began, **facts, "whole": True}))
         for entry in durable.entries(self._folder.attempts):
             attempt = self._folder.attempts / entry.name
@@ -132,7 +132,7 @@ class AttemptOutput:
 
     def facts(self, number: int) -> Facts:
         """Returns what `complete` recorded of an attempt; nothing if its program removed it."""
-        return _began(self._folder.attempt(self._pod.run_id, number)) or {}
+        return _read_beginning(self._folder.attempt(self._pod.run_id, number)) or {}
 
     def show(self) -> None:
         """Sets the links in `output/` for people and tools."""
@@ -154,7 +154,7 @@ class AttemptOutput:
         is left. Does nothing if that is done, or if another run has begun; two may do it at once.
         """
         root, began = next(self._attempts(), (None, {"whole": False}))
-        if root is None or not began["whole"] or root != self._of_run(root):
+        if root is None or not began["whole"] or root != self._folder_in_run(root):
             return
         here = self._folder.output
         self._hide()
@@ -201,10 +201,10 @@ class AttemptOutput:
         ]
         attempts.sort(key=lambda attempt: passes.attempt_number(attempt.name), reverse=True)
         for attempt in attempts:
-            if (began := _began(attempt)) is not None:
+            if (began := _read_beginning(attempt)) is not None:
                 yield attempt, began
 
-    def _of_run(self, attempt: Path) -> Path:
+    def _folder_in_run(self, attempt: Path) -> Path:
         """Returns the folder of the same attempt, were it one of this run."""
         return self._folder.attempt(self._pod.run_id, passes.attempt_number(attempt.name))
 
@@ -235,16 +235,16 @@ class AttemptOutput:
             return
         for earlier, began in list(self._attempts()):
             if _text(began) != _text(identity_facts):
-                _merge(earlier / OUTPUT, self._aside(began) / OUTPUT)
+                _merge(earlier / OUTPUT, self._place_set_aside(began) / OUTPUT)
                 _forget(earlier)
         mark = self._mark.read_text() if _exists(self._mark) else _text(identity_facts)
         if mark != _text(identity_facts):
             data, _, program = mark.partition(" ")
-            place = self._aside({"data": data, "program": program}) / OUTPUT
+            place = self._place_set_aside({"data": data, "program": program}) / OUTPUT
             for name in self._list_published():
                 _merge(self._folder.output / name, place / name)
 
-    def _aside(self, whose: Mapping[str, str]) -> Path:
+    def _place_set_aside(self, whose: Mapping[str, str]) -> Path:
         parts = (whose["program"][:12] or "program", whose["data"][:12] or "data")
         return self._folder.set_aside / "-".join(parts)
 
@@ -464,7 +464,7 @@ def _forget(attempt: Path) -> None:
         attempt.rmdir()
 
 
-def _began(attempt: Path) -> dict[str, Any] | None:
+def _read_beginning(attempt: Path) -> dict[str, Any] | None:
     """Returns what an attempt's folder began with; None: that is not recorded."""
     unknown = {"data": "", "program": "", "whole": False}
     try:

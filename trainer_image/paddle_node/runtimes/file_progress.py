@@ -85,7 +85,7 @@ class FileProgress:
         earlier = self._output.begin(history.number, identity, history.gone, self._checkpoints)
         self._root = self._folder.attempt(self._pod.run_id, history.number)
         torn = self._set_torn_aside(history.number)
-        self._facts = self._began(earlier)
+        self._facts = self._describe_start(earlier)
         self._output.complete(self._facts)
         self._known = self._state()
         passed_over = torn
@@ -126,7 +126,9 @@ class FileProgress:
                 if self._change_time(name) is not None:
                     return name
         contents = facts.get("contents", ())
-        return next((name for name, content in self._plain(series) if content not in contents), "")
+        return next(
+            (name for name, content in self._list_plain(series) if content not in contents), ""
+        )
 
     def find_missing(self, identity: Identity, resumption: Resumption, stopped: bool) -> str | None:
         self._refuse_own_folder()
@@ -165,7 +167,7 @@ class FileProgress:
     def publish(self) -> None:
         self._output.publish()
 
-    def _began(self, earlier: Facts) -> Facts:
+    def _describe_start(self, earlier: Facts) -> Facts:
         """Returns what is known of progress as an attempt begins, for the next ones to compare."""
         best = tuple(earlier.get("best", ()))
         names, series = self._series(best, earlier)
@@ -174,7 +176,10 @@ class FileProgress:
         )
         if (newest := next(whole, None)) is not None:
             best = max(best, series.numbers[newest])
-        contents = [*earlier.get("contents", ()), *(content for _, content in self._plain(series))]
+        contents = [
+            *earlier.get("contents", ()),
+            *(content for _, content in self._list_plain(series)),
+        ]
         return {
             "best": best,
             "series": series.certain,
@@ -191,7 +196,7 @@ class FileProgress:
         certain = series.certain or facts.get("series", False) or bool(best and others)
         return names, Series(series.numbers, certain)
 
-    def _plain(self, series: Series) -> Iterator[tuple[str, str]]:
+    def _list_plain(self, series: Series) -> Iterator[tuple[str, str]]:
         """Yields the files whose contents count, because no number in the name does, with their
         digests.
         """

@@ -111,7 +111,7 @@ class PodList(Discovery):
         self._wanted.set()
         environment = self._pod
         began = reminded = time.monotonic()
-        while (present := self._present()) is None:
+        while (present := self._list_present()) is None:
             now = time.monotonic()
             if now - began > environment.peer_deadline:
                 sentence = (
@@ -154,7 +154,7 @@ class PodList(Discovery):
     def has_moved(self) -> bool:
         """Whether exactly N pods run and they are not those of the last `identify`."""
         self._wanted.set()
-        present = self._present()
+        present = self._list_present()
         return present is not None and present != self._order
 
     def stop_requests(self) -> None:
@@ -173,7 +173,7 @@ class PodList(Discovery):
         )
         return None if me is None else [pod for pod in pods.values() if pod.owner == me.owner]
 
-    def _present(self) -> list[Pod] | None:
+    def _list_present(self) -> list[Pod] | None:
         running = [pod for pod in self._pods_of_run() or () if pod.runs]
         return sort_by_address(running) if len(running) == self._pod.trainers else None
 
@@ -212,7 +212,7 @@ class PodList(Discovery):
                 # The watch ended at once: a server that is shutting down ends one after another
                 # like that.
             except _Refused as refused:
-                self._failure = _hopeless(self._pod, refused)
+                self._failure = _lasting_failure(self._pod, refused)
                 if self._failure is not None:
                     return
                 version, self._problem = (
@@ -292,7 +292,7 @@ class _Refused(Exception):
         self.status = status
 
 
-def _hopeless(pod: PodEnvironment, error: _Refused) -> Failure | None:
+def _lasting_failure(pod: PodEnvironment, error: _Refused) -> Failure | None:
     """Returns the failure that ends this pod if no retry can help; None: a retry may."""
     if not 400 <= error.status < 500 or error.status in (408, 409, 410, 429):
         return None

@@ -104,15 +104,17 @@ class VersionChecks:
                 if name in self.spec.cluster.addons
                 else UPGRADE
             )
-            yield from _behind(name, self.addons[name]["addonVersion"], newest.get(name), pinned)
+            yield from _compare_versions(
+                name, self.addons[name]["addonVersion"], newest.get(name), pinned
+            )
 
     def node_images(self) -> Findings:
         for name, group in self.node_groups.items():
             newest = releases(self._client("ssm"), group["version"]).get(group["amiType"])
-            yield from _behind(name, group["releaseVersion"], newest, UPGRADE)
+            yield from _compare_versions(name, group["releaseVersion"], newest, UPGRADE)
 
 
-def _behind(name: str, has: str, newest: str | None, advice: str) -> Findings:
+def _compare_versions(name: str, has: str, newest: str | None, advice: str) -> Findings:
     if newest is None or not has:
         yield (
             "warning",

@@ -31,7 +31,7 @@ def upload(
     def put(pair: tuple[Path, str]) -> bool:
         file, name = pair
         size, path = file.stat().st_size, f"{folder}/{name}".lstrip("/")
-        if there.get(name) == size and _same(volume, path, file):
+        if there.get(name) == size and _has_same_content(volume, path, file):
             progress(size)
             return False
         sent = 0
@@ -43,7 +43,7 @@ def upload(
                     volume.write(path, block, offset)
                 sent += len(block)
                 progress(len(block))
-        if sent != size or not _same(volume, path, file, part=True):
+        if sent != size or not _has_same_content(volume, path, file, part=True):
             raise Failed(f"{file} changed on its way to the volume: run the same command again")
         volume.commit(path, size)
         return True
@@ -80,7 +80,7 @@ def _sum(block: bytes) -> str:
     return hashlib.blake2b(block).hexdigest()
 
 
-def _same(volume: Volume, path: str, file: Path, part: bool = False) -> bool:
+def _has_same_content(volume: Volume, path: str, file: Path, part: bool = False) -> bool:
     """Returns whether a file of the same size on the volume, or what has been sent of it, has the
     local file's content.
     """
@@ -116,7 +116,11 @@ def download(
         place.parent.mkdir(parents=True, exist_ok=True)
         path = f"{folder}/{name}"
         # A file that is here may be another run's, whatever its size.
-        if place.is_file() and place.stat().st_size == size and _same(volume, path, place):
+        if (
+            place.is_file()
+            and place.stat().st_size == size
+            and _has_same_content(volume, path, place)
+        ):
             progress(size)
             continue
         part = place.with_name(f".{place.name}.part")

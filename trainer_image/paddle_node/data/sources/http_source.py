@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
 from paddle_node.contract import ExitCode, Variable
-from paddle_node.data.resumed import Answer, Interrupted, Resumed, Tries, reason
+from paddle_node.data.resuming_reader import Answer, Interrupted, ResumingReader, Tries, reason
 from paddle_node.data.sources.source import BUFFER, Object, Source, public_address, refuse_changed
 from paddle_node.failure import Failure, SettingError
 
@@ -67,7 +67,9 @@ class HttpSource(Source):
                 raise
 
         breaks = (OSError, ValueError, http.client.HTTPException)
-        return io.BufferedReader(Resumed(self.uri, thing, ask, breaks, begin, self.ranges), BUFFER)
+        return io.BufferedReader(
+            ResumingReader(self.uri, thing, ask, breaks, begin, self.ranges), BUFFER
+        )
 
     def _answer(self, response: http.client.HTTPResponse) -> Answer:
         if response.status == 206:
@@ -191,7 +193,7 @@ class _Connections(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
         places = [
             str(answer[4][0]) for answer in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         ]
-        for address in map(_plain, places):
+        for address in map(_embedded_address, places):
             internal = (address.is_loopback or address.is_unspecified) and netloc != self._source
             if internal or address.is_link_local or address in METADATA:
                 leads = f"leads to {address}, which is the pod's own or its node's"
@@ -201,7 +203,7 @@ class _Connections(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
         return places
 
 
-def _plain(place: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+def _embedded_address(place: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     """Returns the address itself, or the IPv4 address that it stands for."""
     address = ipaddress.ip_address(place.partition("%")[0])
     if isinstance(address, ipaddress.IPv6Address):

@@ -2,7 +2,7 @@
 identity.
 
 boto3 handles `AWS_ENDPOINT_URL`, region and credentials. It retries requests, but does not resume a
-body: `Resumed` does that.
+body: `ResumingReader` does that.
 """
 
 import fnmatch
@@ -17,7 +17,7 @@ import urllib3.exceptions
 from botocore.config import Config
 
 from paddle_node.contract import ExitCode, Variable
-from paddle_node.data.resumed import Answer, Interrupted, Resumed
+from paddle_node.data.resuming_reader import Answer, Interrupted, ResumingReader
 from paddle_node.data.sources.source import BUFFER, Object, Source, is_hidden, refuse_changed
 from paddle_node.failure import Failure, SettingError
 
@@ -59,7 +59,7 @@ class S3Source(Source):
 
     def objects(self) -> list[Object]:
         try:
-            objects = self._single() or self._list_objects()
+            objects = self._list_single() or self._list_objects()
         except ERRORS as error:
             self._explain(error)
         if not objects:
@@ -97,9 +97,9 @@ class S3Source(Source):
 
         # botocore does not wrap all of urllib3's own errors.
         breaks = (botocore.exceptions.BotoCoreError, urllib3.exceptions.HTTPError, OSError)
-        return io.BufferedReader(Resumed(name, thing, ask, breaks, begin), BUFFER)
+        return io.BufferedReader(ResumingReader(name, thing, ask, breaks, begin), BUFFER)
 
-    def _single(self) -> list[Object]:
+    def _list_single(self) -> list[Object]:
         """Returns the object of exactly this name, or nothing if the address means a prefix."""
         if not self._key or self._key.endswith("/") or "*" in self._key:
             return []

@@ -52,7 +52,7 @@ class Body:
     def skip(self) -> None:
         while self.read(BUFFER):
             pass
-        _exactly(self._raw, self._padding)
+        _read_exactly(self._raw, self._padding)
 
 
 class Member(NamedTuple):
@@ -84,8 +84,8 @@ def members(raw: BinaryIO) -> Iterator[Member]:
             raise tarfile.ReadError(f"a header has {size} bytes")
         at += BLOCK + size + -size % BLOCK
         if extension:
-            text = _exactly(raw, size)
-            if _exactly(raw, -size % BLOCK).strip(b"\0"):
+            text = _read_exactly(raw, size)
+            if _read_exactly(raw, -size % BLOCK).strip(b"\0"):
                 raise tarfile.ReadError("an extended header is longer than it says")
             if header.type in LONG_NAMES:
                 headers.setdefault("path" if header.type == b"L" else "linkpath", _long_name(text))
@@ -124,7 +124,7 @@ def _end(raw: BinaryIO, at: int) -> None:
         )
 
 
-def _exactly(raw: BinaryIO, size: int) -> bytes:
+def _read_exactly(raw: BinaryIO, size: int) -> bytes:
     """Reads `size` bytes, however few the stream returns at a time."""
     content = b""
     while len(content) < size:

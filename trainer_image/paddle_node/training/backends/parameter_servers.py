@@ -189,14 +189,14 @@ class ParameterServers(Backend):
         layout = self.layout()
         self._handle._worker.save_all_model(str(directory), 0)
         if missing := missing_parts(directory, layout):
-            raise _not_whole(directory, f"{', '.join(missing)} missing")
+            raise _incomplete_save(directory, f"{', '.join(missing)} missing")
         layout.write(directory)
 
     def check(self, directory: Path, names: Sequence[str]) -> None:
         try:
             check(directory / name for name in names if re.match(r"\d+/part-", name))
         except DamagedPass as damaged:
-            raise _not_whole(directory, damaged.sentence) from None
+            raise _incomplete_save(directory, damaged.sentence) from None
 
     def export(self, directory: Path, target: Path) -> None:
         size = export_size(directory)
@@ -288,7 +288,7 @@ def _thread_times() -> dict[Path, int]:
     return times
 
 
-def _not_whole(directory: Path, why: str) -> Failure:
+def _incomplete_save(directory: Path, why: str) -> Failure:
     """Returns the failure. A pserver that cannot write reports nothing: the volume's free bytes
     tell the likeliest cause.
     """

@@ -75,7 +75,7 @@ class Layout:
         file = directory / FILE
         try:
             layout: Self = typed.read(cls, json.loads(file.read_text()), "it")
-            wrong = layout._wrong()
+            wrong = layout._find_wrong()
         except (FileNotFoundError, ValueError, RecursionError) as error:
             wrong = str(error)
         if wrong:
@@ -84,7 +84,7 @@ class Layout:
             )
         return layout
 
-    def _wrong(self) -> str | None:
+    def _find_wrong(self) -> str | None:
         """Returns the first field whose value no pass can have."""
         named: list[tuple[str, tuple[int, ...]]] = [
             (table.name, (table.rows, table.width)) for table in self.sparse

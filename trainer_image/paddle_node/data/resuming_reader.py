@@ -70,7 +70,7 @@ class Tries:
                 self.wait_after(error)
 
 
-class Resumed(io.RawIOBase):
+class ResumingReader(io.RawIOBase):
     """Requests the rest with `ask(offset)` when a body breaks off. `breaks` are the errors of a
     broken connection.
     """
@@ -125,8 +125,8 @@ class Resumed(io.RawIOBase):
     def _next(self, amount: int) -> bytes:
         while not self._ended and (self._size is None or self._position < self._size):
             try:
-                answer = self._answer = self._answer or self._asked()
-                block = self._more(answer, amount)
+                answer = self._answer = self._answer or self._ask_from_position()
+                block = self._read_body(answer, amount)
                 self._position += len(block)
                 if not block:
                     if self._size is not None or (
@@ -143,7 +143,7 @@ class Resumed(io.RawIOBase):
                     or (
                         self._position == self._size
                         and answer.end is None
-                        and self._more(answer, 1)
+                        and self._read_body(answer, 1)
                     )
                 ):
                     refuse_changed(self._what)
@@ -158,7 +158,7 @@ class Resumed(io.RawIOBase):
                 self._tries.wait_after(error)
         return b""
 
-    def _asked(self) -> Answer:
+    def _ask_from_position(self) -> Answer:
         answer = self._ask(self._position)
         if answer.begin != self._position:
             answer.body.close()
@@ -167,7 +167,7 @@ class Resumed(io.RawIOBase):
             )
         return answer
 
-    def _more(self, answer: Answer, amount: int) -> bytes:
+    def _read_body(self, answer: Answer, amount: int) -> bytes:
         try:
             return bytes(answer.body.read(amount))
         except self._breaks as error:
