@@ -37,12 +37,24 @@ AUTO_MODE_POLICIES = tuple(
 """Policies that EKS Auto Mode's documentation requires, besides the one of every control plane."""
 
 
-def _check_zones(zones: set[str] | None) -> Iterator[Violation]:
+def _violations(
+    zones: set[str] | None,
+    version: str,
+    public_access_from: Sequence[str],
+    service_ipv4_cidr: str,
+    log_days: int,
+) -> Iterator[Violation]:
     if zones is not None and len(zones) < 2:
         allowed = (
             "EKS wants subnets in two zones at least (to keep nodes in one zone, pin the nodes)"
         )
         yield Violation("vpc_subnets", f"in {len(zones)} availability zone", allowed)
+    yield from refuse_unlike("version", drop_token(version), KUBERNETES_VERSION, "1.36")
+    open_ranges = drop_tokens(public_access_from)
+    yield from refuse_everybody("public_access_from", open_ranges, "the endpoint", "203.0.113.7/32")
+    services = drop_token(service_ipv4_cidr)
+    yield from refuse_public_range("service_ipv4_cidr", services, 12, 24, "172.20.0.0/16")
+    yield from wrong_log_days("log_days", drop_token(log_days), off=True)
 
 
 def _capacity(auto_mode_role: iam.IRole | None) -> dict[str, Any]:
@@ -151,23 +163,7 @@ class TrainingCluster(eks.Cluster):
         path = f"{scope.node.path}/{id}"
         subnets = choose_subnets(vpc, vpc_subnets)
         zones = zones_of(subnets.subnets or ())
-        refuse(
-            path,
-            [
-                *_check_zones(zones),
-                *refuse_unlike("version", drop_token(version), KUBERNETES_VERSION, "1.36"),
-                *refuse_everybody(
-                    "public_access_from",
-                    drop_tokens(public_access_from),
-                    "the endpoint",
-                    "203.0.113.7/32",
-                ),
-                *refuse_public_range(
-                    "service_ipv4_cidr", drop_token(service_ipv4_cidr), 12, 24, "172.20.0.0/16"
-                ),
-                *wrong_log_days("log_days", drop_token(log_days), off=True),
-            ],
-        )
+        refuse(path, _violations(zones, version, public_access_from, service_ipv4_cidr, log_days))
         endpoint = eks.EndpointAccess.PRIVATE
         if public_access_from:
             endpoint = eks.EndpointAccess.PUBLIC_AND_PRIVATE.only_from(*public_access_from)

@@ -5,7 +5,7 @@ on a volume that outlives the machine. A machine that dies, or whose template ch
 by one with the same address and state.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import jsii
@@ -34,7 +34,7 @@ from constructs_lib.k3s.cluster_firewall import API, ClusterFirewall
 from constructs_lib.k3s.cluster_secrets import ClusterSecrets
 from constructs_lib.k3s.release import IMAGE, MachineFiles, Release, boot_user_data
 from constructs_lib.k3s.state_volume import StateVolume
-from constructs_lib.rules import refuse_text
+from constructs_lib.rules import Violation, refuse_text
 from constructs_lib.statements import OF_MACHINES, statements
 from constructs_lib.validation import drop_token, refuse
 
@@ -104,6 +104,17 @@ class _FixedAddress(Construct):
         Tags.of(self).add("Name", name)
 
 
+def _violations(
+    instance_type: str, volume_gib: int, pod_cidr: str, service_cidr: str, names: Sequence[str]
+) -> Iterator[Violation]:
+    yield from control_plane_type(drop_token(instance_type))
+    yield from STATE_GIB.violations("volume_gib", drop_token(volume_gib))
+    pods, services = drop_token(pod_cidr), drop_token(service_cidr)
+    yield from refuse_public_range("pod_cidr", pods, 12, 22, "10.42.0.0/16", SHARED)
+    yield from refuse_public_range("service_cidr", services, 12, 24, "10.43.0.0/16")
+    yield from refuse_text("names", names, "api.paddle")
+
+
 @jsii.implements(ec2.IConnectable)
 class SelfManagedCluster(Construct):
     """A self-managed cluster without nodes; `K3sNodeGroup` adds them.
@@ -170,20 +181,8 @@ class SelfManagedCluster(Construct):
         removal_policy: RemovalPolicy = RemovalPolicy.SNAPSHOT,
     ) -> None:
         super().__init__(scope, id)
-        refuse(
-            self.node.path,
-            [
-                *control_plane_type(drop_token(instance_type)),
-                *STATE_GIB.violations("volume_gib", drop_token(volume_gib)),
-                *refuse_public_range(
-                    "pod_cidr", drop_token(pod_cidr), 12, 22, "10.42.0.0/16", SHARED
-                ),
-                *refuse_public_range(
-                    "service_cidr", drop_token(service_cidr), 12, 24, "10.43.0.0/16"
-                ),
-                *refuse_text("names", names, "api.paddle"),
-            ],
-        )
+        violations = _violations(instance_type, volume_gib, pod_cidr, service_cidr, names)
+        refuse(self.node.path, violations)
         if subnet is None:
             subnet = (vpc.public_subnets if elastic_ip else vpc.select_subnets().subnets)[0]
         name = f"{cluster_name}/control-plane"
@@ -213,13 +212,7 @@ class SelfManagedCluster(Construct):
             elastic_ip=elastic_ip,
             name=name,
         )
-        self.private_address = address.private_address
-        self.public_address = address.public_address
-        self.server_url = f"https://{self.private_address}:{API_PORT}"
-        # A public address that the firewall opens to nobody is no endpoint: no kubeconfig would
-        # work.
-        reachable = (api_from and self.public_address) or self.private_address
-        self.cluster_endpoint = f"https://{reachable}:{API_PORT}"
+        self._set_endpoints(address, api_from)
         # The role recognizes its own machine, and the next one, by this tag.
         tag = ("paddle-aws/control-plane", cluster_name)
         home = Construct(self, "ControlPlane")
@@ -242,17 +235,29 @@ class SelfManagedCluster(Construct):
                 self._settings(names, pod_cidr, service_cidr, snapshots),
             ),
         )
-        for tagged in (template, self.group):
-            Tags.of(tagged).add(*tag)
-            Tags.of(tagged).add("Name", name)
-        self._launch_at(address, template)
+        self._launch_at(address, template, dict([tag, ("Name", name)]))
         self.group.node.add_dependency(address, policy)
         self._acknowledge()
 
-    def _launch_at(self, address: _FixedAddress, template: ec2.LaunchTemplate) -> None:
+    def _set_endpoints(self, address: _FixedAddress, api_from: Sequence[str]) -> None:
+        """Says where nodes and people reach the API."""
+        self.private_address = address.private_address
+        self.public_address = address.public_address
+        self.server_url = f"https://{self.private_address}:{API_PORT}"
+        # A public address that the firewall opens to nobody is no endpoint: no kubeconfig would
+        # work.
+        reachable = (api_from and self.public_address) or self.private_address
+        self.cluster_endpoint = f"https://{reachable}:{API_PORT}"
+
+    def _launch_at(
+        self, address: _FixedAddress, template: ec2.LaunchTemplate, tags: Mapping[str, str]
+    ) -> None:
         """Launches the machine from the template, with the address as its first interface: to
         attach it as a second one, the machine would have to reach AWS without it.
         """
+        for tagged in (template, self.group):
+            for key, value in tags.items():
+                Tags.of(tagged).add(key, value)
         override(
             template,
             "NetworkInterfaces",

@@ -278,7 +278,8 @@ class Rehearsal:
                     "volume, raise `passes` to train on"
                 )
             counts = f"{_count(len(passes), 'pass', 'es')} by {_count(job.completions, 'trainer')}"
-            phase.result = f"{counts}, loss {passes[0].loss:.3f} -> {passes[-1].loss:.3f}{_describe_replaced(result)}"
+            losses = f"loss {passes[0].loss:.3f} -> {passes[-1].loss:.3f}"
+            phase.result = f"{counts}, {losses}{_describe_replaced(result)}"
         return passes
 
     def _measure(self, host: Host, addresses: AddressBlock) -> Evaluation:

@@ -219,26 +219,9 @@ class StormSupervisor(Supervisor):
         self, container: RunningContainer, call: Call
     ) -> Answer | Awaitable[Answer | None] | None:
         if call.prints:
-            self._note_line(call)
-            rank = self._ranks.find(call.process)
-            if rank is None:
-                # Only the container's first process is the agent: a program may print anything.
-                if call.process in children(container.init):
-                    self._read_agent(call.text, container)
-                return Answer()
-            step = self._step_in(call)
-            if step is not None and (fault := self._take_due("step", step)):
-                # The program has done this step, whatever comes now.
-                self._note_done(call)
-                self._read_held(call, rank)
-                return self._inflict(fault, call)
-            return self._answer_saved(call)
+            return self._answer_print(container, call)
         if call.exits:
-            rank = self._ranks.find(call.process)
-            whole = rank is not None and rank.pid == call.process and self._has_told_all_steps()
-            if whole and call.arguments[0] == 0 and (fault := self._take_due("end")):
-                return self._inflict(fault, call)
-            return Answer()
+            return self._answer_exit(call)
         if call.opens and not call.writes and call.name.startswith(self._quick):
             return Answer()
         rank = self._ranks.find(call.process)
@@ -278,6 +261,31 @@ class StormSupervisor(Supervisor):
             self._saving[call.thread] = path
         elif call.writes:
             self._appended.add(path)
+        return Answer()
+
+    def _answer_print(
+        self, container: RunningContainer, call: Call
+    ) -> Answer | Awaitable[Answer | None]:
+        self._note_line(call)
+        rank = self._ranks.find(call.process)
+        if rank is None:
+            # Only the container's first process is the agent: a program may print anything.
+            if call.process in children(container.init):
+                self._read_agent(call.text, container)
+            return Answer()
+        step = self._step_in(call)
+        if step is not None and (fault := self._take_due("step", step)):
+            # The program has done this step, whatever comes now.
+            self._note_done(call)
+            self._read_held(call, rank)
+            return self._inflict(fault, call)
+        return self._answer_saved(call)
+
+    def _answer_exit(self, call: Call) -> Answer | Awaitable[Answer | None]:
+        rank = self._ranks.find(call.process)
+        whole = rank is not None and rank.pid == call.process and self._has_told_all_steps()
+        if whole and call.arguments[0] == 0 and (fault := self._take_due("end")):
+            return self._inflict(fault, call)
         return Answer()
 
     def _answer_saved(self, call: Call) -> Answer | Awaitable[Answer | None]:

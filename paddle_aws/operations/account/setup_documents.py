@@ -18,7 +18,6 @@ def documents(spec: ClusterSpec, outputs: ClusterOutputs) -> list[Object]:
     """
     # Imported here: cdk8s starts Node, and `paddle-aws --help` need not wait for that.
     from k8s_charts import yaml_documents
-    from k8s_charts.kinds import node_pool
 
     groups, namespace = spec.nodes.values(), spec.jobs.namespace
     manifests = yaml_documents.template("deployers.yaml", namespace=namespace, **_volume(outputs))
@@ -40,25 +39,8 @@ def documents(spec: ClusterSpec, outputs: ClusterOutputs) -> list[Object]:
                 "--outputs-file outputs.json`"
             )
         manifests += yaml_documents.template("auto_mode.yaml")
-        for name, group in spec.nodes.items():
-            manifests += node_pool.documents(
-                name,
-                machines=json.loads(outputs.auto_mode),
-                instance_types=group.instance_types,
-                capacity="reserved"
-                if group.capacity_reservation
-                else "spot"
-                if group.spot
-                else "on-demand",
-                zones=group.availability_zones or spec.network.zones,
-                cpus=group.max * max(most_vcpus(kind) or 0 for kind in group.instance_types),
-                disk_gib=group.volume_gib,
-                labels=group.shape.all_labels,
-                taints=[vars(taint) for taint in group.shape.all_taints],
-                tags=spec.all_tags,
-                reservation=group.capacity_reservation,
-                interfaces=group.shape.split_interfaces if group.efa else (),
-            )
+        for name in spec.nodes:
+            manifests += _node_pool(name, spec, json.loads(outputs.auto_mode))
     if spec.jobs.images:
         (images,) = yaml_documents.template("images.yaml", namespace=namespace)
         pod = images["spec"]["template"]["spec"]
@@ -78,6 +60,28 @@ def documents(spec: ClusterSpec, outputs: ClusterOutputs) -> list[Object]:
             "queue.yaml", queue=spec.jobs.queue, namespace=namespace, cpus=cores, gpus=gpus
         )
     return manifests
+
+
+def _node_pool(name: str, spec: ClusterSpec, machines: Object) -> list[Object]:
+    """Returns what makes a group's nodes with EKS Auto Mode; `machines`: the output AutoMode."""
+    from k8s_charts.kinds import node_pool
+
+    group = spec.nodes[name]
+    capacity = "spot" if group.spot else "on-demand"
+    return node_pool.documents(
+        name,
+        machines=machines,
+        instance_types=group.instance_types,
+        capacity="reserved" if group.capacity_reservation else capacity,
+        zones=group.availability_zones or spec.network.zones,
+        cpus=group.max * max(most_vcpus(kind) or 0 for kind in group.instance_types),
+        disk_gib=group.volume_gib,
+        labels=group.shape.all_labels,
+        taints=[vars(taint) for taint in group.shape.all_taints],
+        tags=spec.all_tags,
+        reservation=group.capacity_reservation,
+        interfaces=group.shape.split_interfaces if group.efa else (),
+    )
 
 
 def _volume(outputs: ClusterOutputs) -> dict[str, str]:
