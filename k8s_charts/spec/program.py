@@ -156,7 +156,7 @@ class Program(Settings):
         program._read = read
         return program
 
-    def local(self, folder: Path, job_file: Path | None = None) -> ProgramArchive | None:
+    def read_local(self, folder: Path, job_file: Path | None = None) -> ProgramArchive | None:
         """Reads the local folder, relative to `folder`; None if the program has none. Raises
         SettingError.
         """

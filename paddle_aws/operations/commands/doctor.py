@@ -47,7 +47,7 @@ def doctor(
             raise BadInput("--fix prepares a deploy: leave out --destroy")
         account = AccountChecks(spec, fix=fix)
         deployed = DeployedChecks(spec, account, fix=fix)
-        ready = deployed.ready() if deployed.deployed else []
+        ready = deployed.list_readiness() if deployed.deployed else []
         checks = deployed.destroy() if destroy else [*account.list_checks(), *ready]
         findings = run(checks)
         if json:

@@ -86,7 +86,7 @@ def program_of(job: TrainingJob, job_file: Path) -> ProgramArchive:
         raise BadInput(
             f"runtime is {job.chosen_runtime}: `try` runs programs of fleet-ps and collective"
         )
-    if read := program.archive or program.local(job_file.parent, job_file):
+    if read := program.archive or program.read_local(job_file.parent, job_file):
         return read
     folder = interpreter.PROJECT / "examples" / program.folder
     if program.origin != "image" or job.image is not None or not folder.is_dir():

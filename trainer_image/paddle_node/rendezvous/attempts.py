@@ -160,7 +160,7 @@ class Record:
         """
         return retry_limits.check_limits(self._of_run, attempts)
 
-    def hopeless(self, resumption: Resumption) -> Outcome | None:
+    def find_hopeless_outcome(self, resumption: Resumption) -> Outcome | None:
         """Returns a failure if earlier attempts resumed the same way and never reached a step, else
         None.
         """

@@ -65,7 +65,7 @@ class Bookkeeper:
             self._resumption = retry(
                 lambda: self._progress.begin(identity, history), self._say, PATIENCE
             )
-            if (hopeless := self._record.hopeless(self._resumption)) is not None:
+            if (hopeless := self._record.find_hopeless_outcome(self._resumption)) is not None:
                 return on.JobOver(hopeless)
             number = retry(
                 lambda: self._record.begin(

@@ -95,7 +95,7 @@ class Members(dict[int, Member]):
             )
         return None
 
-    def succeed(self, hello: Hello) -> str | None:
+    def register(self, hello: Hello) -> str | None:
         """Records a new agent. Returns what became of the one that still has this rank; None: there
         is none.
         """

@@ -142,7 +142,7 @@ class Rendezvous:
             self._send(refusal, connection)
             self._effects.append(e.Close(connection))
             return
-        if (cause := self.members.succeed(hello)) is not None:
+        if (cause := self.members.register(hello)) is not None:
             self._drop(self.members[hello.rank], cause, now)
         self.members[hello.rank] = Member(hello, connection, now)
         self._send(m.Welcome(), connection)

@@ -323,7 +323,7 @@ def bring(environ: Mapping[str, str], report: Callable[[str], None], seconds: fl
                     ExitCode.BAD_DATA,
                     f"the environment of program.requirements did not come within {seconds:.0f} s: "
                     "`paddle-aws logs JOB --of environment` says how far its Job is"
-                    + "".join(f"; an earlier one said: {said}" for said in refused.values()),
+                    + "".join(f"; an earlier one said: {earlier}" for earlier in refused.values()),
                 )
             time.sleep(POLL)
     return place

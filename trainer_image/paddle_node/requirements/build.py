@@ -289,18 +289,18 @@ def _run(
     if password := environ.get("PIP_INDEX_URL", "").rpartition("@")[0].rpartition("//")[2]:
         errors = errors.replace(password, "****")
     print(errors, file=sys.stderr, flush=True)
-    said = conflicts.list_pip_errors(errors)
+    pip_errors = conflicts.extract_pip_errors(errors)
     with contextlib.suppress(IndexError):
         paddle = re.findall(r"==(\d+\.\d+)", paddle)[0]
-    if sentence := conflicts.explain_conflict(said, paddle):
+    if sentence := conflicts.explain_conflict(pip_errors, paddle):
         raise SettingError(sentence)
-    if "No space left on device" in said or "Disk quota exceeded" in said:
+    if "No space left on device" in pip_errors or "Disk quota exceeded" in pip_errors:
         raise SettingError(
             "the pod's scratch has no room for program.requirements: raise data_resources.scratch"
         )
-    if match := _UNREACHABLE.search(said):
+    if match := _UNREACHABLE.search(pip_errors):
         raise _index_failure(f"pip says {match[0]}")
-    if absent := _ABSENT.search(said):
+    if absent := _ABSENT.search(pip_errors):
         _ask(pip, absent[1], variables)
     raise SettingError(conflicts.explain_fault(errors) or f"pip says {conflicts.last_line(errors)}")
 

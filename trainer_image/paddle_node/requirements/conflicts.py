@@ -100,11 +100,13 @@ def _remedy(demands: list[_Demand], package: str) -> str:
     return "ask for other versions of these in program.requirements"
 
 
-def list_pip_errors(errors: str) -> str:
+def extract_pip_errors(errors: str) -> str:
     """Returns pip's own errors, without what a package says while it is built."""
     return _OUTPUT.sub(
         lambda match: (
-            list_pip_errors(textwrap.dedent(match[2])) if "build dependencies" in match[1] else ""
+            extract_pip_errors(textwrap.dedent(match[2]))
+            if "build dependencies" in match[1]
+            else ""
         ),
         errors,
     )
@@ -130,18 +132,18 @@ def explain_fault(errors: str) -> str:
     """Returns what is wrong with the requirements, by pip's errors; empty if they say nothing of
     it.
     """
-    said, outputs = list_pip_errors(errors), _OUTPUT.findall(errors)
-    if outputs and not re.search(_FAULTS[0][0], said):
+    pip_errors, outputs = extract_pip_errors(errors), _OUTPUT.findall(errors)
+    if outputs and not re.search(_FAULTS[0][0], pip_errors):
         package, *_ = [
-            *re.findall(r"Failed building wheel for (\S+)", said),
-            *re.findall(_PACKAGE, said),
+            *re.findall(r"Failed building wheel for (\S+)", pip_errors),
+            *re.findall(_PACKAGE, pip_errors),
             "a package",
         ]
         # The last line says that the output ends.
         *_, reason, _ = ["nothing", *filter(str.strip, outputs[0][1].splitlines())]
         return f"program.requirements bring {package}, whose build fails: {reason.strip()[:300]}"
     for pattern, says in _FAULTS:
-        if match := re.search(pattern, said):
+        if match := re.search(pattern, pip_errors):
             return says.format(*match.groups())
     return ""
 

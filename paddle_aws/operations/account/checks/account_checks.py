@@ -68,7 +68,7 @@ class AccountChecks(ClusterAccount):
             ("stacks", self.stacks),
             *([("support", self.support)] if self.makes_cluster else []),
             *([("log group", self.log_group)] if self._makes_log_group else []),
-            *self.existing(),
+            *self.list_existing_parts(),
         ]
 
     def region(self) -> Findings:
@@ -383,7 +383,7 @@ class AccountChecks(ClusterAccount):
                 "you need of it, then `paddle-aws doctor --fix` deletes it",
             )
 
-    def existing(self) -> list[Check]:
+    def list_existing_parts(self) -> list[Check]:
         """Returns a check for each part in account_checks.yaml that the settings name."""
         checks: list[Check] = []
         for row in _data()["existing"]:

@@ -64,7 +64,7 @@ class DeployedChecks:
         self.spec, self._account, self._client, self._fix = spec, account, account.client, fix
         self._ours = [{"Name": "tag:cluster", "Values": [spec.name]}]
 
-    def ready(self) -> list[Check]:
+    def list_readiness(self) -> list[Check]:
         """Returns the checks of whether jobs can run."""
         both: list[Check] = [
             ("mount targets", self.mount_targets),

@@ -39,7 +39,7 @@ class Query(NamedTuple):
     """
     columns: Mapping[str, str] = MappingProxyType({})
 
-    def fits(self, row: dict[str, str], region: str) -> bool:
+    def matches(self, row: dict[str, str], region: str) -> bool:
         # `USW2-BoxUsage:m5.large`; in us-east-1 some have no prefix, and some services write the
         # region out.
         usage = rf"([A-Z]{{2,4}}\d?-|{re.escape(region)}-)?{self.usage}"
@@ -77,7 +77,7 @@ def read_prices(
             for row in _rows(files.rstrip("/"), service, region):
                 types.add(row.get("Instance Type", ""))
                 for name, query in asked.items():
-                    if query.service == service and query.fits(row, region):
+                    if query.service == service and query.matches(row, region):
                         prices[name][(row["PricePerUnit"], row["Unit"])] = row["PriceDescription"]
         except (ValueError, KeyError, TypeError, csv.Error):
             raise Failed(
