@@ -157,18 +157,18 @@ class K3sNodesStack(PlatformStack):
     def __init__(self, platform: Platform) -> None:
         super().__init__(platform, "nodes", "worker nodes")
         warn_of_types(self, self.spec)
-        spec, home, storage = self.spec, platform.control_plane, platform.storage
+        spec, control_plane, storage = self.spec, platform.control_plane, platform.storage
         network, access = platform.network, platform.access
         # An upgrade replaces the control plane first: a node is never newer.
-        self.add_stack_dependency(home)
+        self.add_stack_dependency(control_plane)
         self.add_stack_dependency(Stack.of(storage.bucket))
         # One role for all groups. It reads only sources: the snapshots in the same bucket hold
         # every secret of the cluster.
         role = TokenNodeRole(
             self,
             "Joining",
-            cluster=home.cluster,
-            release=home.release,
+            cluster=control_plane.cluster,
+            release=control_plane.release,
             data_arns=[f"{storage.bucket_arn}/sources/*"],
             data_bucket_arn=storage.bucket_arn,
             data_key=storage.bucket_key,
@@ -188,9 +188,9 @@ class K3sNodesStack(PlatformStack):
                 return K3sNodeGroup(
                     self,
                     name,
-                    cluster=home.cluster,
+                    cluster=control_plane.cluster,
                     vpc=network.vpc,
-                    release=home.release,
+                    release=control_plane.release,
                     role=role,
                     group_name=group_name,
                     **props,

@@ -34,13 +34,13 @@ class NodesStack(PlatformStack):
         super().__init__(platform, "nodes", "worker nodes")
         warn_of_types(self, self.spec)
         _warn_of_zones(self)
-        spec, home = self.spec, platform.control_plane
-        self._cluster: eks.ICluster = home.cluster
+        spec, control_plane = self.spec, platform.control_plane
+        self._cluster: eks.ICluster = control_plane.cluster
         # One role for all groups of a kind: EKS admits the managed groups' role on its own, and the
         # other through one entry.
         kinds = set() if spec.auto else {group.kind for group in spec.nodes.values()}
         self._role = node_role(self, "NodeRole") if "managed" in kinds else None
-        self._joining = (
+        self._self_managed_role = (
             SelfManagedNodeRole(self, "SelfManaged", cluster=self._cluster)
             if "self-managed" in kinds
             else None
@@ -48,14 +48,14 @@ class NodesStack(PlatformStack):
         self.groups = (
             [] if spec.auto else [self._group(name, group) for name, group in spec.nodes.items()]
         )
-        if home.auto_mode_role:
+        if control_plane.auto_mode_role:
             shapes = {name: group.shape for name, group in spec.nodes.items()}
             auto = AutoModeNodes(
                 self,
                 "Auto",
                 cluster=self._cluster,
                 vpc=platform.network.vpc,
-                role=home.auto_mode_role,
+                role=control_plane.auto_mode_role,
                 shapes=shapes,
                 security_groups=[platform.storage.file_system.client_security_group],
             )
@@ -99,7 +99,7 @@ class NodesStack(PlatformStack):
             f"{name}-{group.kind}",
             cluster=cluster,
             vpc=platform.network.vpc,
-            role=self._joining,
+            role=self._self_managed_role,
             kubernetes_version=settings.version,
             service_ipv4_cidr=settings.services,
             **props,

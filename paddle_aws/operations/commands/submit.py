@@ -67,7 +67,7 @@ def submit(
         tell_pod_security(submission.job, say)
         tell_secrets(submission.job, say)
         if dry_run:
-            _print(submission)
+            _print_documents(submission)
             return
         follow_to_end(
             submit_loaded(submission, context, say, no_try=no_try),
@@ -78,7 +78,7 @@ def submit(
         )
 
 
-def _print(submission: Submission) -> None:
+def _print_documents(submission: Submission) -> None:
     # Imported here: cdk8s takes a second to load.
     from k8s_charts import yaml_documents
 

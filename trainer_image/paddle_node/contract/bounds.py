@@ -1,4 +1,4 @@
-"""Which numbers a variable may have: stated here once, for pods and job.yaml."""
+"""Which numbers a variable may have, and its default: stated here once, for pods and job.yaml."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -37,37 +37,37 @@ _PORT = Bounds(least=1, most=65535)
 
 BOUNDS: Mapping[Variable, Bounds] = {
     Variable.PORT: replace(_PORT, default=FIRST_PORT),
-    Variable.PORTS_NUM: Bounds(2, 1, 100),
-    Variable.PORTS_NUM_SPARSE: Bounds(2, 0, 100),
+    Variable.PORTS_NUM: Bounds(default=2, least=1, most=100),
+    Variable.PORTS_NUM_SPARSE: Bounds(default=2, least=0, most=100),
     Variable.CONTROL_PORT: replace(_PORT, default=CONTROL_PORT),
-    Variable.METRICS_PORT: Bounds(0, 0, 65535),
+    Variable.METRICS_PORT: Bounds(default=0, least=0, most=65535),
     Variable.API_PORT: replace(_PORT, default=443),
     # The agents' protocol is measured up to 10,000 pods (benchmarks/scale.py).
-    Variable.TRAINERS: Bounds(None, 1, 10_000),
-    Variable.COMPLETION_INDEX: Bounds(None, 0, 10_000),
-    Variable.TRAINER_ID: Bounds(0, 0, 10_000),
-    Variable.WORLD: Bounds(0, 0, 10_000_000),
-    Variable.THREADS: Bounds(1, 1, 1024),
-    Variable.PROCESSES: Bounds(1, 1, MOST_PROCESSES),
-    Variable.GPUS: Bounds(0, 0, MOST_PROCESSES),
-    Variable.EFA: Bounds(0, 0, 32),
-    Variable.PASSES: Bounds(10, 1, 99_999),
-    Variable.KEEP_PASSES: Bounds(0, 0, 99_999),
-    Variable.SEED: Bounds(0, 0, below=2**31),
-    Variable.ATTEMPTS: Bounds(3, 1, 1000),
-    Variable.RETRIES: Bounds(6, 0, 1000),
-    Variable.ATTEMPT: Bounds(1, 1, below=2**63),
-    Variable.SPLIT_COUNT: Bounds(None, 1, 10_000),
-    Variable.SPLIT_PODS: Bounds(1, 1, 1000),
-    Variable.HEADER: Bounds(0, 0, 1),
-    Variable.HOLD_OUT: Bounds(0.0, 0, below=1),
-    Variable.STAGE_ROOM: Bounds(None, 0, below=2**63),
-    Variable.CHECKPOINT: Bounds(None, above=0),
+    Variable.TRAINERS: Bounds(least=1, most=10_000),
+    Variable.COMPLETION_INDEX: Bounds(least=0, most=10_000),
+    Variable.TRAINER_ID: Bounds(default=0, least=0, most=10_000),
+    Variable.WORLD: Bounds(default=0, least=0, most=10_000_000),
+    Variable.THREADS: Bounds(default=1, least=1, most=1024),
+    Variable.PROCESSES: Bounds(default=1, least=1, most=MOST_PROCESSES),
+    Variable.GPUS: Bounds(default=0, least=0, most=MOST_PROCESSES),
+    Variable.EFA: Bounds(default=0, least=0, most=32),
+    Variable.PASSES: Bounds(default=10, least=1, most=99_999),
+    Variable.KEEP_PASSES: Bounds(default=0, least=0, most=99_999),
+    Variable.SEED: Bounds(default=0, least=0, below=2**31),
+    Variable.ATTEMPTS: Bounds(default=3, least=1, most=1000),
+    Variable.RETRIES: Bounds(default=6, least=0, most=1000),
+    Variable.ATTEMPT: Bounds(default=1, least=1, below=2**63),
+    Variable.SPLIT_COUNT: Bounds(least=1, most=10_000),
+    Variable.SPLIT_PODS: Bounds(default=1, least=1, most=1000),
+    Variable.HEADER: Bounds(default=0, least=0, most=1),
+    Variable.HOLD_OUT: Bounds(default=0.0, least=0, below=1),
+    Variable.STAGE_ROOM: Bounds(least=0, below=2**63),
+    Variable.CHECKPOINT: Bounds(above=0),
     # A node group that scales up from zero starts its pods within this time.
-    Variable.PEER_DEADLINE: Bounds(900, above=0),
+    Variable.PEER_DEADLINE: Bounds(default=900, above=0),
     # Kubernetes' terminationGracePeriodSeconds is 30 unless the pod says otherwise.
-    Variable.GRACE: Bounds(25, above=0),
-    Variable.STALL: Bounds(900, above=0),
-    Variable.LEASE: Bounds(LEASE, above=0),
+    Variable.GRACE: Bounds(default=25, above=0),
+    Variable.STALL: Bounds(default=900, above=0),
+    Variable.LEASE: Bounds(default=LEASE, above=0),
 }
 """The numbers that pods accept and, where it says no other, job.yaml. Seconds may be fractions."""
