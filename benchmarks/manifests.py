@@ -42,8 +42,8 @@ def nothing(folder: Path) -> dict[str, Any]:
 
 def manifests(trainers: int, folder: Path) -> dict[str, Any]:
     """job.yaml's manifests with `trainers` trainers."""
-    from k8s_charts import documents, image
-    from k8s_charts.deployed import ClusterOutputs
+    from k8s_charts import documents
+    from k8s_charts.deployed import PLACEHOLDER, ClusterOutputs
     from k8s_charts.spec import TrainingJob
     from paddle_aws.settings import file as settings_file
 
@@ -51,7 +51,7 @@ def manifests(trainers: int, folder: Path) -> dict[str, Any]:
     written = documents.write(
         TrainingJob.parse(settings, PROJECT),
         ClusterOutputs.placeholder(),
-        image.PLACEHOLDER,
+        PLACEHOLDER,
         folder,
     )
     text = "".join(path.read_text() for path in written)
