@@ -401,7 +401,7 @@ def pod_list(pods: int) -> dict:
 
         asyncio.run(identify_all())
         for client in clients:
-            client.rest()
+            client.stop_requests()
     requests = len(api.requests)
     api.__exit__()
     scale = pods / sampled

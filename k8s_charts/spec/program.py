@@ -134,7 +134,7 @@ class Program(Settings):
         """Returns the same program with the content of its local folder, without the job file, or
         of its commit; `fetch` allows downloading the commit.
         """
-        read = self.local(folder, job_file)
+        read = self.read_local(folder, job_file)
         if self.repository is not None and self.commit is not None:
             below = self.folder if "folder" in self.model_fields_set else ""
             read = ProgramArchive.from_commit(self.repository, self.commit, below, fetch=fetch)

@@ -32,7 +32,7 @@ def tried(
     """
     record.begin(begin, Identity("data", "program"))
     record.end(ending, progress, join)
-    outcome = record.check_limits(3) or record.hopeless(begin)
+    outcome = record.check_limits(3) or record.find_hopeless_outcome(begin)
     assert outcome is None or outcome.code == 70
     return outcome.sentence if outcome else ""
 
