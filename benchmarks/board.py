@@ -22,7 +22,7 @@ from types import SimpleNamespace
 PROJECT = Path(__file__).parents[1]
 sys.path[:0] = [str(PROJECT), str(PROJECT / "trainer_image")]
 
-from paddle_node.training.step_log import MOST, Spent, StepLog  # noqa: E402
+from paddle_node.training.step_log import MOST, StepLog, TimeSpent  # noqa: E402
 from paddle_node.volume.job_folder import JobFolder  # noqa: E402
 
 from paddle_aws.operations.board.job_page import JobPage  # noqa: E402
@@ -117,7 +117,7 @@ def main() -> None:
                 f"{size / 1e6:.1f} MB to the browser"
             )
             server.shutdown()
-        log, spent, count = StepLog(Path(name) / "steps.jsonl", 1), Spent(lambda: 0.0), 200_000
+        log, spent, count = StepLog(Path(name) / "steps.jsonl", 1), TimeSpent(lambda: 0.0), 200_000
         began = time.process_time()
         for step in range(count):
             spent.count_lap("data")

@@ -16,7 +16,7 @@ from k8s_charts.spec import recipe, rules
 from k8s_charts.spec.command_rules import command_faults
 from k8s_charts.spec.job_settings import TRAIN_PY, JobSettings
 from k8s_charts.spec.program import Program
-from k8s_charts.spec.recipe import Applied
+from k8s_charts.spec.recipe import AppliedRecipe
 from k8s_charts.spec.value_types import amount
 from paddle_aws.settings import file as settings_file
 from paddle_aws.settings import model
@@ -29,7 +29,7 @@ class TrainingJob(JobSettings):
 
     model_config = ConfigDict(json_schema_extra={"$id": "urn:paddle-aws:schema:job"})
 
-    _recipe: Applied | None = PrivateAttr(default=None)
+    _recipe: AppliedRecipe | None = PrivateAttr(default=None)
 
     @classmethod
     def load(cls, path: Path, *, fetch: bool = False) -> Self:
@@ -88,7 +88,7 @@ class TrainingJob(JobSettings):
             )
 
     @property
-    def applied_recipe(self) -> Applied | None:
+    def applied_recipe(self) -> AppliedRecipe | None:
         """What the job has from a recipe, read with the job file; None: it has none."""
         return self._recipe
 

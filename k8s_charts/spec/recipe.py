@@ -156,7 +156,7 @@ class Recipe(Settings):
 
 
 @dataclass(frozen=True)
-class Applied:
+class AppliedRecipe:
     """A recipe in one job: what the job takes from it."""
 
     sentence: str
@@ -270,7 +270,7 @@ def apply(
     folder: Path,
     program: Path | None,
     names: Sequence[str],
-) -> Applied | None:
+) -> AppliedRecipe | None:
     """Returns what the job takes from its recipe; None: it has none.
 
     `recipe`: its name, a file's path relative to `folder`, `none`, or None to find it.
@@ -296,7 +296,9 @@ def apply(
             if not matching:
                 return None
             both = " and ".join(name for name, _ in matching)
-            return Applied(f"no recipe: {both} know this command, name one of them as recipe", {})
+            return AppliedRecipe(
+                f"no recipe: {both} know this command, name one of them as recipe", {}
+            )
         ((name, recipe_),) = matching
         mark = command_line.compile_pattern(recipe_.marks.command).search(text)
         why = f"the command has {mark[0].strip()!r}" if mark else ""
@@ -342,7 +344,7 @@ def _matches(
 
 def _apply(
     name: str, recipe: Recipe, why: str, command: Sequence[str], job_settings: Mapping[str, Any]
-) -> Applied:
+) -> AppliedRecipe:
     text = " ".join(command)
     mark = command_line.compile_pattern(recipe.marks.command).search(text)
     # `arguments` are handed on as they are: braces in them are no placeholders.
@@ -371,7 +373,7 @@ def _apply(
     model = model.replace(_MARKS[0], folder)
     if "resume" in job_settings:
         sentences.append("job.yaml's own: " + ", ".join(["resume", *overrides]))
-        return Applied("; ".join(sentences), settings, model=model)
+        return AppliedRecipe("; ".join(sentences), settings, model=model)
     glob = recipe.checkpoint.path.replace(_MARKS[0], folder)
     for key in recipe.resume.drop:
         line.drop(key)
@@ -381,7 +383,7 @@ def _apply(
     sentences.append(f"resumes the newest whole {glob} by {', '.join(recipe.resume.set)}")
     if overrides:
         sentences.append("job.yaml's own: " + ", ".join(overrides))
-    return Applied(
+    return AppliedRecipe(
         "; ".join(sentences),
         settings,
         line.words,

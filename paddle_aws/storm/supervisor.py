@@ -33,7 +33,7 @@ from paddle_aws.storm.processes import (
     signal_processes,
 )
 from paddle_aws.storm.ranks import Rank, Ranks
-from paddle_aws.storm.trace import Event, Inflicted, Trace
+from paddle_aws.storm.trace import Event, InflictedFault, Trace
 
 ATTEMPTS = 20
 """Attempts without progress after which a storm's job ends, in place of `limits.attempts`: a storm
@@ -160,11 +160,11 @@ class StormSupervisor(Supervisor):
             listener.close()
         for task in self._tasks:
             task.cancel()
-        self.trace.inflicted += [Inflicted(fault, None) for fault in self._armed]
+        self.trace.inflicted += [InflictedFault(fault, None) for fault in self._armed]
         for place, inflicted in enumerate(self.trace.inflicted):
             if (met := self._refusals.get(inflicted.fault)) is not None:
                 effect = f"met {met} operations"
-                self.trace.inflicted[place] = Inflicted(
+                self.trace.inflicted[place] = InflictedFault(
                     inflicted.fault, inflicted.seconds, effect, inflicted.attempt
                 )
         self.trace.servers = self._ranks.servers
@@ -371,7 +371,7 @@ class StormSupervisor(Supervisor):
         fault = self._armed[0]
         if fault.event == "load" and event in COUNTED and self._ranks.attempt > self._disturbed:
             # The attempt after the last fault began from the beginning.
-            self.trace.inflicted.append(Inflicted(self._armed.pop(0), None))
+            self.trace.inflicted.append(InflictedFault(self._armed.pop(0), None))
             return self._take_due(event, number)
         if fault.event != event or number < fault.number:
             return None
@@ -389,7 +389,7 @@ class StormSupervisor(Supervisor):
             effect = f"not possible: {error.strerror}"
         self._inflicting = None
         self._say(f"{fault}: {effect}")
-        self.trace.inflicted.append(Inflicted(fault, seconds, effect, attempt))
+        self.trace.inflicted.append(InflictedFault(fault, seconds, effect, attempt))
         if fault.kind in VOLUME and call is not None and not call.prints and not call.exits:
             rank = self._ranks.find(call.process)
             path = None if call.syncs else call.path

@@ -24,7 +24,7 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Inflicted:
+class InflictedFault:
     """A fault of the schedule, and what became of it."""
 
     fault: Fault
@@ -40,7 +40,7 @@ class Trace:
     """One run."""
 
     events: list[Event] = field(default_factory=list)
-    inflicted: list[Inflicted] = field(default_factory=list)
+    inflicted: list[InflictedFault] = field(default_factory=list)
     succeeded: bool = False
     reason: str = ""
     """Why it did not succeed."""

@@ -10,7 +10,7 @@ from itertools import pairwise
 from math import inf, isfinite, isnan
 
 from paddle_aws.storm.faults import Fault, Opportunities
-from paddle_aws.storm.trace import Inflicted, Trace
+from paddle_aws.storm.trace import InflictedFault, Trace
 
 _AROUND = 8
 """Lines before and after a symptom that are shown."""
@@ -387,7 +387,7 @@ def _finding(symptom: str, sentence: str, trace: Trace, seconds: float) -> Findi
     return Finding(symptom, sentence, before.fault if before else None, tuple(around))
 
 
-def _fault_before(trace: Trace, seconds: float) -> Inflicted | None:
+def _fault_before(trace: Trace, seconds: float) -> InflictedFault | None:
     before = [
         inflicted
         for inflicted in trace.inflicted

@@ -25,7 +25,7 @@ from paddle_aws.operations.cluster.cluster_api import ClusterApi
 from paddle_aws.operations.errors import Failed
 from paddle_aws.operations.jobs.volume import access as volume_access
 from paddle_aws.operations.jobs.volume import transfer as volume_transfer
-from paddle_aws.operations.jobs.volume.access import Missing
+from paddle_aws.operations.jobs.volume.access import MissingFile
 from paddle_aws.operations.jobs.volume.fetching import model_words
 from paddle_aws.operations.jobs.volume.server import Folder
 
@@ -477,12 +477,12 @@ def test_nothing_outside_of_the_jobs_folder_is_listed_or_read(
         ]
         assert volume.read("output/pass-00002/000/part-0", 0, 1) == b"\2"
         for path in ("../secret", "/etc/passwd", "../../volume/secret", "out/volume/secret"):
-            with pytest.raises(Missing, match="outside of the job's folder"):
+            with pytest.raises(MissingFile, match="outside of the job's folder"):
                 volume.read(path)
         with pytest.raises(Failed, match="the volume refuses words/self"):
             volume.read("self")
         volume.token = "wrong"
-        with pytest.raises(Missing, match="no such thing"):
+        with pytest.raises(MissingFile, match="no such thing"):
             volume.read("data-manifest.json")
 
 

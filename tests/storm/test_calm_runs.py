@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from paddle_aws.storm.calm_runs import CalmRuns
 from paddle_aws.storm.faults import Fault
-from paddle_aws.storm.trace import Event, Inflicted, Trace
+from paddle_aws.storm.trace import Event, InflictedFault, Trace
 
 
 def test_calm_runs_are_read_with_values_that_are_no_numbers_and_never_with_a_fault(tmp_path):
@@ -20,5 +20,5 @@ def test_calm_runs_are_read_with_values_that_are_no_numbers_and_never_with_a_fau
 
     runs = read()
     assert runs is not None and repr(runs.traces) == repr([trace])
-    trace.inflicted.append(Inflicted(Fault("<script>", 0, "start"), 1.0))
+    trace.inflicted.append(InflictedFault(Fault("<script>", 0, "start"), 1.0))
     assert read() is None

@@ -26,7 +26,7 @@ bytes everywhere.
 WORTH = 32 << 20
 """Bytes of the source from which a second process pays off."""
 _PR_SET_PDEATHSIG = 1
-_lanes: list[Callable[[], "Dealt"]] = []
+_lanes: list[Callable[[], "LaneResult"]] = []
 """In the second process: its only lane, inherited because it cannot be sent there."""
 
 Files = dict[str, list[DataFile]]
@@ -35,7 +35,7 @@ Advance = Callable[[int], None]
 
 
 @dataclass(frozen=True)
-class Dealt:
+class LaneResult:
     """The files that a lane wrote, how many records it read, and how many of them it held out."""
 
     files: Files = field(default_factory=dict)
@@ -44,13 +44,13 @@ class Dealt:
 
 
 @contextlib.contextmanager
-def run_second_lane(lane: Callable[[], Dealt] | None) -> Iterator[Future[Dealt]]:
+def run_second_lane(lane: Callable[[], LaneResult] | None) -> Iterator[Future[LaneResult]]:
     """Runs `lane`, if any, in a separate process, which ends with the `with` block. Raises
     `Failure` if the process dies.
     """
     if lane is None:
-        nothing: Future[Dealt] = Future()
-        nothing.set_result(Dealt())
+        nothing: Future[LaneResult] = Future()
+        nothing.set_result(LaneResult())
         yield nothing
         return
     sys.stdout.flush()
@@ -69,7 +69,7 @@ def run_second_lane(lane: Callable[[], Dealt] | None) -> Iterator[Future[Dealt]]
             raise
 
 
-def _begin(lane: Callable[[], Dealt], parent: int) -> None:
+def _begin(lane: Callable[[], LaneResult], parent: int) -> None:
     _lanes.append(lane)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -78,5 +78,5 @@ def _begin(lane: Callable[[], Dealt], parent: int) -> None:
         os._exit(1)
 
 
-def _deal() -> Dealt:
+def _deal() -> LaneResult:
     return _lanes[0]()

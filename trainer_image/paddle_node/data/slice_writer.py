@@ -8,7 +8,7 @@ from pathlib import Path
 
 from paddle_node.data import doubts, lanes, parts, records, whole_files
 from paddle_node.data.deal import HELD_OUT, Deal
-from paddle_node.data.lanes import Advance, Dealt, Files
+from paddle_node.data.lanes import Advance, Files, LaneResult
 from paddle_node.data.settings import FORMATS, SplitSettings
 from paddle_node.data.sources import unpack
 from paddle_node.data.sources.source import Object, Piece, Source, cut
@@ -70,7 +70,7 @@ class SliceWriter:
 
     def _deal(
         self, lane: int, share: Sequence[Piece], advance: Advance, hold_out: Callable[[int], int]
-    ) -> Dealt:
+    ) -> LaneResult:
         """Deals a lane's share of the slice. `hold_out`: how many records the lane is to hold out,
         of those that it took.
         """
@@ -104,13 +104,13 @@ class SliceWriter:
             deal.take(batch)
             advance(streams.written)
         deal.finish(hold_out(deal.taken))
-        return Dealt(streams.close(), deal.taken, deal.held)
+        return LaneResult(streams.close(), deal.taken, deal.held)
 
     def _hold_out_alone(self, taken: int) -> int:
         """In the second lane, which does not know how much the first one takes."""
         return int(taken * self._settings.hold_out)
 
-    def _hold_out_rest(self, other: Future[Dealt], taken: int) -> int:
+    def _hold_out_rest(self, other: Future[LaneResult], taken: int) -> int:
         """In the first lane: what the whole slice is to hold out, without what the second did."""
         beside, share = other.result(), self._settings.hold_out
         taken += beside.taken
@@ -120,7 +120,7 @@ class SliceWriter:
     def _cuttable(self, thing: Object) -> bool:
         return self._settings.format == "lines" and unpack.is_cuttable(self._source, thing)
 
-    def _report_both(self, other: Future[Dealt], many: int, written: int) -> None:
+    def _report_both(self, other: Future[LaneResult], many: int, written: int) -> None:
         if other.done():
             other.result()  # Raises the second lane's error.
         self._report(many * written)

@@ -133,7 +133,7 @@ class Connections:
                         del self._silent[writer]
                         self._greeted[writer] = None
         except StopIteration as end:
-            admitted: handshake.Admitted | None = end.value
+            admitted: handshake.Admission | None = end.value
         except (OSError, EOFError, ValueError, TimeoutError):
             return None
         finally:

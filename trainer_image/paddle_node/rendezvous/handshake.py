@@ -26,7 +26,7 @@ LONGEST = 4096
 """Longest line in bytes."""
 
 
-class Admitted(NamedTuple):
+class Admission(NamedTuple):
     """Who has proved that it belongs to the run."""
 
     client: Hello | Join
@@ -44,7 +44,7 @@ def introduce(key: str, client: Hello | Join) -> Generator[bytes, bytes, bool]:
     return _equal(proof.mac, mac(key, challenge.nonce, nonce))
 
 
-def admit(secret: str) -> Generator[bytes, bytes, Admitted | None]:
+def admit(secret: str) -> Generator[bytes, bytes, Admission | None]:
     """The server's side. Returns None if the client's proof is wrong."""
     nonce = secrets.token_hex(16)
     line = yield encode(Challenge(nonce))
@@ -53,7 +53,7 @@ def admit(secret: str) -> Generator[bytes, bytes, Admitted | None]:
     key = attempt_key(secret, client.attempt) if isinstance(client, Join) else secret
     if not _equal(proof.mac, mac(key, proof.nonce, nonce, line)):
         return None
-    return Admitted(client, encode(Proof("", mac(key, nonce, proof.nonce))))
+    return Admission(client, encode(Proof("", mac(key, nonce, proof.nonce))))
 
 
 def mac(key: str, sender: str, receiver: str, sent: bytes = b"") -> str:

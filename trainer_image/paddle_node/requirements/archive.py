@@ -77,7 +77,7 @@ class Record:
             return None
 
 
-class _Hashed:
+class _HashedFile:
     """A file that hashes what passes."""
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -135,7 +135,7 @@ def add(folder: Path, environment: Path, files: Iterable[str], packages: Sequenc
     there, created = None, False
     try:
         with place.open("xb") as file:
-            packed: Any = _Hashed(file)
+            packed: Any = _HashedFile(file)
             with (
                 gzip.GzipFile("", "wb", _LEVEL, packed, mtime=0) as packer,
                 tarfile.open(fileobj=packer, mode="w", dereference=True) as tar,
@@ -249,7 +249,7 @@ def _extract(archive: Path, record: Record, part: Path) -> bool:
         return False
     with file:
         make(part)
-        packed: Any = _Hashed(file)
+        packed: Any = _HashedFile(file)
         fault: Exception | None = None
         try:
             with tarfile.open(fileobj=packed, mode="r|gz") as tar:

@@ -188,7 +188,7 @@ def _is_zip(file: Any, size: int) -> bool:
 
 
 def _is_pickle(file: Any, size: int) -> bool:
-    skipping: Any = _Skipping(file, size)
+    skipping: Any = _SkippingFile(file, size)
     operations = pickletools.genops(skipping)
     try:
         for operation, _, _ in itertools.islice(operations, OPCODES):
@@ -200,7 +200,7 @@ def _is_pickle(file: Any, size: int) -> bool:
     return bool(file.read() == b".")
 
 
-class _Bytes:
+class _SkippedBytes:
     """Stands for bytes that were skipped."""
 
     def __init__(self, length: int) -> None:
@@ -210,7 +210,7 @@ class _Bytes:
         return self._length
 
 
-class _Skipping:
+class _SkippingFile:
     """A file that skips long values instead of reading them."""
 
     def __init__(self, file: Any, size: int) -> None:
@@ -224,7 +224,7 @@ class _Skipping:
         if count > self._size - begin:
             raise EOFError
         self._file.seek(count, os.SEEK_CUR)
-        return _Bytes(count)
+        return _SkippedBytes(count)
 
 
 def _stem(path: Path) -> Path:

@@ -140,7 +140,7 @@ def thin(lines: Sequence[bytes]) -> list[bytes]:
     return [line for place, line in enumerate(lines) if edge[place] or place % 2][-MOST:]
 
 
-class Spent:
+class TimeSpent:
     """A trainer's seconds by `PARTS`; `waited` returns the seconds that it has waited for others so
     far.
     """

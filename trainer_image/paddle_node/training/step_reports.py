@@ -6,7 +6,7 @@ from typing import Any
 
 from paddle_node.coordination import Session
 from paddle_node.environment import PodEnvironment
-from paddle_node.training.step_log import Spent, StepLog, print_step
+from paddle_node.training.step_log import StepLog, TimeSpent, print_step
 from paddle_node.volume import pass_metrics
 from paddle_node.volume.passes import Position
 
@@ -22,7 +22,7 @@ class StepReports:
         self._pod, self._session, self._records, self._batch = pod, session, records, batch
         steps = pod.folder.steps(session.trainer_id, session.trainer_id)
         self._log = StepLog(steps, session.attempt)
-        self.spent = Spent(lambda: session.waited)
+        self.spent = TimeSpent(lambda: session.waited)
         self._made = 0
         """Steps of this process in this attempt."""
         self._kept: int | None = None
@@ -33,7 +33,7 @@ class StepReports:
 
     def restart_clock(self) -> None:
         """Forgets the seconds until now: they belong to the start."""
-        self.spent = Spent(lambda: self._session.waited)
+        self.spent = TimeSpent(lambda: self._session.waited)
 
     def count_step(self) -> None:
         """Counts a step that was made."""

@@ -211,7 +211,7 @@ class PodList(Discovery):
                     continue
                 # The watch ended at once: a server that is shutting down ends one after another
                 # like that.
-            except _Refused as refused:
+            except _Refusal as refused:
                 self._failure = _lasting_failure(self._pod, refused)
                 if self._failure is not None:
                     return
@@ -254,7 +254,7 @@ class PodList(Discovery):
             for event in map(json.loads, answer):
                 kind, document = event["type"], event["object"]
                 if kind == "ERROR":
-                    raise _Refused(document["code"], document.get("reason", ""))
+                    raise _Refusal(document["code"], document.get("reason", ""))
                 if kind == "DELETED":
                     self._pods.pop(document["metadata"]["name"], None)
                 elif kind != "BOOKMARK":
@@ -264,7 +264,7 @@ class PodList(Discovery):
                     return
 
     def _ask(self, silence: float, **more: str) -> urllib3.BaseHTTPResponse:
-        """Requests the Job's pods. Raises `_Refused`, or what urllib3 raises."""
+        """Requests the Job's pods. Raises `_Refusal`, or what urllib3 raises."""
         # Read the token for each request, because the kubelet renews it.
         token = (self._account / "token").read_text().strip()
         answer = self._server.request(
@@ -280,11 +280,11 @@ class PodList(Discovery):
         )
         if answer.status != 200:
             answer.close()
-            raise _Refused(answer.status, answer.reason or "")
+            raise _Refusal(answer.status, answer.reason or "")
         return answer
 
 
-class _Refused(Exception):
+class _Refusal(Exception):
     """The API server answered with an error."""
 
     def __init__(self, status: int, reason: str) -> None:
@@ -292,7 +292,7 @@ class _Refused(Exception):
         self.status = status
 
 
-def _lasting_failure(pod: PodEnvironment, error: _Refused) -> Failure | None:
+def _lasting_failure(pod: PodEnvironment, error: _Refusal) -> Failure | None:
     """Returns the failure that ends this pod if no retry can help; None: a retry may."""
     if not 400 <= error.status < 500 or error.status in (408, 409, 410, 429):
         return None

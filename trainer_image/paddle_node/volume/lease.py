@@ -32,7 +32,7 @@ SAFE = 2 / 3
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenLease:
     """A lease as found on the volume. The holder of a lease that cannot be read is unknown."""
 
     path: Path
@@ -105,7 +105,7 @@ class Lease:
             raise self.expiry_failure()
         self._look()
 
-    def _look(self) -> Seen | None:
+    def _look(self) -> SeenLease | None:
         newest = _newest(self._folder)
         mine = newest is None or (newest.path, newest.record.get("boot", self._incarnation)) == (
             self.path,
@@ -214,7 +214,7 @@ def acquire(
         raise Failure(code, f"{folder} takes no file: {error.strerror or error}") from None
 
 
-def _outwait(folder: Path, seen: Seen, expiry: float, sleep: Callable[[float], None]) -> None:
+def _outwait(folder: Path, seen: SeenLease, expiry: float, sleep: Callable[[float], None]) -> None:
     """Returns once the lease is released or gone, or has been silent for `expiry` seconds by this
     process's clock.
     """
@@ -234,7 +234,7 @@ def _outwait(folder: Path, seen: Seen, expiry: float, sleep: Callable[[float], N
             )
 
 
-def _newest(folder: Path) -> Seen | None:
+def _newest(folder: Path) -> SeenLease | None:
     """Returns the lease in force; None: there is none."""
     durable.refresh(folder)
     path = max(durable.glob(folder, "lease-*.json"), default=None)
@@ -244,4 +244,4 @@ def _newest(folder: Path) -> Seen | None:
         record = json.loads(path.read_text())
     except (OSError, ValueError):
         record = {}
-    return Seen(path, record if isinstance(record, dict) else {})
+    return SeenLease(path, record if isinstance(record, dict) else {})

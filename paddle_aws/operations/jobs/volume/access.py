@@ -46,7 +46,7 @@ VOLUME = ("Namespace", "PersistentVolume", "PersistentVolumeClaim")
 """The kinds of objects that a pod needs to mount the volume."""
 
 
-class Missing(BadInput, FileNotFoundError):
+class MissingFile(BadInput, FileNotFoundError):
     """The volume has no such file."""
 
 
@@ -108,7 +108,9 @@ class VolumeAccess:
             ).data
         except ApiError as error:
             if error.status == 404:
-                raise Missing(f"{self._job}/{path} is not on the volume: {error.message}") from None
+                raise MissingFile(
+                    f"{self._job}/{path} is not on the volume: {error.message}"
+                ) from None
             if error.status == 409:
                 raise Failed(f"the volume refuses {self._job}/{path}: {error.message}") from None
             raise
