@@ -16,9 +16,9 @@ def hide_secrets(text: str) -> str:
     Better too much than too little: a password may contain any character that should end it, so
     nothing after one is shown.
 
-    >>> without_secrets("https://ada:secret@example.com/a.tsv")
+    >>> hide_secrets("https://ada:secret@example.com/a.tsv")
     'https://...'
-    >>> without_secrets("https://example.com/a.tsv?token=secret")
+    >>> hide_secrets("https://example.com/a.tsv?token=secret")
     'https://example.com/a.tsv?...'
     """
     text = _WITH_PASSWORD.sub(r"\1...", text)

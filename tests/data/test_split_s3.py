@@ -109,7 +109,7 @@ def test_what_cannot_be_read_is_told_apart(
 ) -> None:
     change = row.get("change", "")
     if change == "refused":  # The emulator allows everything, so the test supplies S3's refusal.
-        monkeypatch.setattr(S3Source, "_single", refused)
+        monkeypatch.setattr(S3Source, "_list_single", refused)
     elif change == "AWS_ENDPOINT_URL":
         monkeypatch.setenv(change, "http://localhost:9")
     elif change:

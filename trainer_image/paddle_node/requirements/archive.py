@@ -253,7 +253,7 @@ def _extract(archive: Path, record: Record, part: Path) -> bool:
         fault: Exception | None = None
         try:
             with tarfile.open(fileobj=packed, mode="r|gz") as tar:
-                # `_allowed` checks them, on Pythons without filters too.
+                # `_check_members` checks them, on Pythons without filters too.
                 tar.extraction_filter = lambda member, path: member
                 tar.extractall(part, _check_members(tar, part))
         except (tarfile.TarError, EOFError, ValueError, OverflowError, RecursionError) as error:
