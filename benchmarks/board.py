@@ -22,7 +22,7 @@ from types import SimpleNamespace
 PROJECT = Path(__file__).parents[1]
 sys.path[:0] = [str(PROJECT), str(PROJECT / "trainer_image")]
 
-from paddle_node.training.step_log import MOST, StepLog, TimeSpent  # noqa: E402
+from paddle_node.training.step_log import MOST_LINES, StepLog, TimeSpent  # noqa: E402
 from paddle_node.volume.job_folder import JobFolder  # noqa: E402
 
 from paddle_aws.operations.board.job_page import JobPage  # noqa: E402
@@ -56,7 +56,7 @@ def laid_out(folder: JobFolder, ranks: int) -> None:
     (folder.run_state / "attempts.json").write_text(json.dumps({"attempts": [attempt]}))
     for rank in range(ranks):
         lines = []
-        for step in range(0, STEPS, STEPS // MOST):
+        for step in range(0, STEPS, STEPS // MOST_LINES):
             spent = {
                 "data": 0.1 * step,
                 "training": step,

@@ -54,7 +54,7 @@ def attempts(job: TrainingJob, trainer: int) -> dict[int, tuple[int, list[float]
     records = (
         record.text.split("\t")
         for number in range(PASSES)
-        for record in shard.of_trainer(job.folder, trainer).shuffled(1, number, trainer)
+        for record in shard.open_shard(job.folder, trainer).shuffle(1, number, trainer)
     )
     order = [[label, *text.split()] for label, text in records]
     by_attempt, reached = {}, 0

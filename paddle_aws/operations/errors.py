@@ -14,7 +14,7 @@ from enum import IntEnum
 
 from paddle_aws.settings.errors import SettingError
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 """Disk errors that no other argument would avoid."""
 AGAIN = "log in again (aws sso login), or take others with AWS_PROFILE"
 NOT_ACCEPTED = re.compile(
@@ -95,7 +95,7 @@ def translate_errors() -> Iterator[None]:
             f"`{EXTRAS[error.name]}`"
         ) from error
     except OSError as error:
-        full = error.errno in FULL
+        full = error.errno in DISK_ERRORS
         # An error on a file that is already open has no file name.
         where = error.filename or (full and "the disk, or what the output goes to,")
         if not where or error.strerror is None:

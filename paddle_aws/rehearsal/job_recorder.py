@@ -18,7 +18,14 @@ from paddle_aws.operations.jobs.objects.kind import Phase
 from paddle_aws.operations.jobs.objects.pod_state import PodState
 from paddle_aws.operations.jobs.rehearsal_backend import Record, unstarted_job
 from paddle_aws.operations.jobs.watch.job_view import JobView
-from paddle_aws.rehearsal.pods.job import CANCELLED, ENDED, GLANCE, JobResult, Watcher, last_lines
+from paddle_aws.rehearsal.pods.job import (
+    CANCELLED,
+    ENDED,
+    POLL_INTERVAL,
+    JobResult,
+    Watcher,
+    last_lines,
+)
 from paddle_aws.rehearsal.pods.manifests import AnyJob
 from paddle_aws.rehearsal.pods.pod import Pod, PodEnd
 
@@ -82,7 +89,7 @@ class JobRecorder(Watcher):
     async def follow(self) -> None:
         """Records how often containers were restarted in their pods."""
         while True:
-            await asyncio.sleep(GLANCE)
+            await asyncio.sleep(POLL_INTERVAL)
             for state in self._record.view.pods:
                 pod = self._pods.get(state.name)
                 if pod is not None and pod.restarts != state.restarts:

@@ -26,7 +26,7 @@ from paddle_aws.operations.jobs.progress import step_progress
 from paddle_aws.operations.jobs.progress.step_progress import StepProgress
 from paddle_aws.operations.jobs.progress.training_table import TrainingTable
 from paddle_aws.operations.jobs.volume.server import Folder
-from paddle_aws.rehearsal.pods.job import ENDED, GLANCE, Watcher
+from paddle_aws.rehearsal.pods.job import ENDED, POLL_INTERVAL, Watcher
 from paddle_aws.rehearsal.pods.pod import Pod, PodEnd
 
 _NAME_WIDTH = 10
@@ -202,7 +202,7 @@ class TrainingScreen(PodScreen):
         try:
             while True:
                 self.show()
-                await asyncio.sleep(GLANCE)
+                await asyncio.sleep(POLL_INTERVAL)
         finally:
             self.show()
             self.screen.progress(None, 0)

@@ -10,7 +10,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from paddle_aws.operations.errors import FULL, BadInput, Exit, Failed, cli_errors
+from paddle_aws.operations.errors import DISK_ERRORS, BadInput, Exit, Failed, cli_errors
 from paddle_aws.rehearsal import interruption
 from paddle_aws.rehearsal.__main__ import PROJECT, check_machine
 
@@ -99,7 +99,7 @@ def _storm(machine: str, arguments: argparse.Namespace) -> None:
             file, page = record()
     except OSError as error:
         where = error.filename or f"{FOLDER.absolute()}, or what the output goes to"
-        remedy = "; free space there" if error.errno in FULL else ""
+        remedy = "; free space there" if error.errno in DISK_ERRORS else ""
         raise Failed(
             f"this machine let the storm down: {where}: {error.strerror or error}{remedy}"
         ) from None

@@ -17,7 +17,7 @@ from paddle_node.contract import Variable
 from paddle_node.volume.job_folder import JobFolder
 
 from paddle_aws.rehearsal.pods.container import CallFilter, RunningContainer
-from paddle_aws.rehearsal.pods.job import GLANCE
+from paddle_aws.rehearsal.pods.job import POLL_INTERVAL
 from paddle_aws.rehearsal.pods.manifests import Container, EnvironmentEntry, Job
 from paddle_aws.rehearsal.pods.pod import Host, Pod, PodEnd
 from paddle_aws.rehearsal.rehearse import Supervisor, job_folder
@@ -144,7 +144,7 @@ class StormSupervisor(Supervisor):
         """Ends a run in which nothing happens any more."""
         try:
             while True:
-                await asyncio.sleep(GLANCE)
+                await asyncio.sleep(POLL_INTERVAL)
                 if time.monotonic() - self._last > self._silence:
                     self.trace.silent = True
                     self._say(f"nothing has happened for {self._silence:.0f} s: the run is ended")

@@ -39,8 +39,12 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     from paddle_node.data import deal, lanes, parts, records
 
-    limits = {records: {"BLOCK": 16}, deal: {"CHUNK": 8, "TOGETHER": 1}, lanes: {"WORTH": 100}}
-    for module, values in (limits | {parts: {"PART": 40, "AIM": 20, "BUFFER": 32}}).items():
+    limits = {
+        records: {"BLOCK": 16},
+        deal: {"CHUNK": 8, "TOGETHER": 1},
+        lanes: {"SECOND_LANE_BYTES": 100},
+    }
+    for module, values in (limits | {parts: {"PART": 40, "SMALL_PART": 20, "BUFFER": 32}}).items():
         for name, value in values.items():
             monkeypatch.setattr(module, name, value)
 

@@ -31,8 +31,8 @@ ENTRY = (str(IMAGE / "split_data.py"),)
 STOPPING = """
 import multiprocessing, os, signal, sys
 from paddle_node.data import commit, deal, job, lanes, parts, records
-records.BLOCK, deal.CHUNK, parts.PART, parts.AIM = 512, 64, 2048, 1024
-parts.BUFFER, lanes.WORTH = 256, 4096
+records.BLOCK, deal.CHUNK, parts.PART, parts.SMALL_PART = 512, 64, 2048, 1024
+parts.BUFFER, lanes.SECOND_LANE_BYTES = 256, 4096
 at, _, left = os.environ.get("AT", "").partition(" ")
 left = int(left or 1)
 if at:

@@ -88,7 +88,7 @@ def test_keys_are_any_text_and_lead_nowhere_else(job: Job, bucket: str, s3: Any)
 def test_two_processes_read_one_object_each_by_connections_of_its_own(
     job: Job, bucket: str, s3: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("paddle_node.data.lanes.WORTH", 1)
+    monkeypatch.setattr("paddle_node.data.lanes.SECOND_LANE_BYTES", 1)
     lines = [b"line %d of a text" % number for number in range(50_000)]
     s3.put_object(Bucket=bucket, Key="two-lanes.txt", Body=b"\n".join(lines))
     job.split(f"s3://{bucket}/two-lanes.txt", SHUFFLE_SEED=1, HOLD_OUT=0.1)

@@ -101,7 +101,7 @@ def test_a_program_gets_its_own_versions_and_the_agent_keeps_its(project: Projec
         (beside / f"{name}.unpacked/bin").mkdir(parents=True)
         (beside / f"{name}.lock").touch()
     for name in ("old", "held"):
-        month_ago = time.time() - interpreter.UNUSED - 60
+        month_ago = time.time() - interpreter.UNUSED_AFTER - 60
         os.utime(beside / f"{name}.lock", (month_ago, month_ago))
     with (beside / "held.lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -6,7 +6,7 @@ import pytest
 from paddle_node.failure import Failure
 from paddle_node.rendezvous.attempt_end import AttemptEnd
 from paddle_node.rendezvous.attempts import Record
-from paddle_node.rendezvous.retry_limits import ALIKE, CLUSTER_FAULTS
+from paddle_node.rendezvous.retry_limits import ALIKE_LIMIT, CLUSTER_FAULTS
 from paddle_node.runtimes import Resumption
 from paddle_node.volume.attempts import CLUSTER, PROGRAM
 from paddle_node.volume.job_folder import JobFolder
@@ -92,10 +92,11 @@ REWRITES = [(ONE, EARLY, "pass 1")]
      NOT_AGAIN.format(1)),
     (False, [(BEGINNING, replace(EARLY, error="ImportError: no x (a.py:1)"), "")], ""),
     # If a program rewrites its checkpoint, each attempt seems to make progress, and none does.
-    (False, REWRITES * ALIKE,
+    (False, REWRITES * ALIKE_LIMIT,
      "10 attempts resumed from the same files and failed alike: trainer 1 ended with 1"),
     (False,
-     [*REWRITES * (ALIKE - 1), (ONE, AttemptEnd("", PROGRAM, 1, True, "another"), "pass 1")], ""),
+     [*REWRITES * (ALIKE_LIMIT - 1),
+      (ONE, AttemptEnd("", PROGRAM, 1, True, "another"), "pass 1")], ""),
 ])  # fmt: skip
 def test_what_failed_before_its_first_step_is_not_tried_in_vain(folder, join, attempts, sentence):
     record = Record(folder, "one")

@@ -165,7 +165,7 @@ class Pods:
     """Pods of a run of job words, and what environment Jobs say to them."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        for constant, seconds in (("BEGUN", 0.2), ("REMOVED", 0.6)):
+        for constant, seconds in (("BELIEVED_AFTER", 0.2), ("MET_BELIEVED_AFTER", 0.6)):
             monkeypatch.setattr(refusals, constant, seconds)
         monkeypatch.setattr(archive, "POLL", 0.01)
         self._environ = {"PADDLE_NODE_ROOT": str(root), "PADDLE_NODE_ENVIRONMENT": "ab" * 32}

@@ -76,7 +76,7 @@ def test_what_is_too_deep_to_be_copied_is_one_sentence(job, monkeypatch):
     progress = job.progress()
     job.begin(progress)
     job.save("/".join("a" * 40))
-    monkeypatch.setattr(attempt_output, "DEEPEST", 30)
+    monkeypatch.setattr(attempt_output, "MOST_FOLDERS", 30)
     with pytest.raises(SettingError, match=r"/a/a lies too deep to be copied: remove the folders"):
         job.begin(progress, gone=False)
 

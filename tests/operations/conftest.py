@@ -99,7 +99,7 @@ def run(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Call
     from paddle_aws.operations.main import app
 
     monkeypatch.setattr(cluster_api, "FIRST_PAUSE", 0.01)
-    monkeypatch.setattr(waiting, "GLANCE", 0.05)
+    monkeypatch.setattr(waiting, "POLL_INTERVAL", 0.05)
     monkeypatch.delenv("COLUMNS", raising=False)
 
     api = request.getfixturevalue("api") if "api" in request.fixturenames else None

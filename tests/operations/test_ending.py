@@ -48,7 +48,7 @@ def test_what_runs_is_cancelled_before_it_is_deleted_and_the_rest_is_kept(
 def test_a_job_that_does_not_end_is_waited_for_as_long_as_its_pods_may_save(
     run: Run, api: JobController, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(removal, "GONE", -14.7)
+    monkeypatch.setattr(removal, "DELETION_DEADLINE", -14.7)
     (folder / "job.yaml").write_text(
         (folder / "job.yaml").read_text() + "limits: {grace_period_seconds: 15}\n"
     )
@@ -66,7 +66,7 @@ def test_a_job_that_does_not_end_is_waited_for_as_long_as_its_pods_may_save(
     )
     # An operator that is gone never removes its finalizer: the command says so at once, and at the
     # end.
-    monkeypatch.setattr(removal, "LOOK", 0.1)
+    monkeypatch.setattr(removal, "LOOK_INTERVAL", 0.1)
     job["metadata"]["finalizers"] = ["operator.example/hold"]
     done = run("cancel")
     assert (
@@ -112,7 +112,7 @@ def test_delete_waits_until_claim_and_volume_are_gone(
     """A claim that is being deleted accepts what a new submission applies, but lets none of its
     pods start.
     """
-    monkeypatch.setattr(removal, "GONE", 0.2)
+    monkeypatch.setattr(removal, "DELETION_DEADLINE", 0.2)
     run("submit", "--wait")
     (claim,) = api.all("persistentvolumeclaims")
     claim["metadata"]["finalizers"] = ["kubernetes.io/pvc-protection"]

@@ -258,7 +258,7 @@ def test_an_evaluation_or_a_helper_pod_that_fails_says_why(
         marker.unlink()
     done = run("evaluate")
     assert done.code == 2 and "job words has no complete pass" in done.err
-    monkeypatch.setattr(volume_access, "READY", 0.5)
+    monkeypatch.setattr(volume_access, "READY_DEADLINE", 0.5)
     container = {
         "image": "x:1",
         "state": {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}},

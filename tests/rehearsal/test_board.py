@@ -46,7 +46,7 @@ def test_attempts_lost_steps_goodput_and_the_slow_rank(make_clone) -> None:
     # A trainer is slow if seven looks at it, or the board's last minute, show it: all three times
     # shorter here.
     shorter = {
-        "trainer_image/paddle_node/rendezvous/trainers.py": ("LOOK, WINDOW = 10.0", "3.3"),
+        "trainer_image/paddle_node/rendezvous/trainers.py": ("PACE_INTERVAL, WINDOW = 10.0", "3.3"),
         "paddle_aws/operations/board/page/attempts.js": ("MINUTE = 60", "20"),
         "job.yaml": ("passes: 5", "2"),
     }

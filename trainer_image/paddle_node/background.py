@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from paddle_node.contract import ExitCode
 from paddle_node.environment import PodEnvironment
 from paddle_node.failure import Failure
-from paddle_node.retry import REMIND, retry
+from paddle_node.retry import REMIND_INTERVAL, retry
 
 T = TypeVar("T")
 RESERVE = 4
@@ -103,14 +103,14 @@ async def ask(
     `NoAnswer` if it hangs.
     """
     began = time.monotonic()
-    waited, pause, deadline = 0.0, allowed + REMIND, allowed + pod.peer_deadline
+    waited, pause, deadline = 0.0, allowed + REMIND_INTERVAL, allowed + pod.peer_deadline
     answer = asyncio.ensure_future(call(lambda: retry(question, say)))
     try:
         while True:
             await asyncio.wait({answer}, timeout=min(pause, deadline - waited))
             if answer.done():
                 return answer.result()
-            waited, pause = time.monotonic() - began, REMIND
+            waited, pause = time.monotonic() - began, REMIND_INTERVAL
             sentence = f"{pod.folder.run_state} has not answered for {waited:.0f} s"
             if waited >= deadline:
                 raise NoAnswer(

@@ -15,9 +15,9 @@ SAMPLE = 16 << 20
 """Bytes used for the measurement. The kernel keeps a smaller shard in memory once it has been
 read.
 """
-LONGEST = 2.0
+SAMPLE_SECONDS = 2.0
 """Seconds of reading after which fewer bytes than `SAMPLE` must do."""
-WORTH = 5.0
+WORTHWHILE_SECONDS = 5.0
 """Seconds that a copy must save over the whole job: below that, the measurement means nothing."""
 LEFT_FREE = 0.5
 """Share of the free space that the program keeps for its own files if nobody asked for the copy."""
@@ -51,7 +51,7 @@ class LocalDisk:
         began, sample = time.perf_counter(), bytearray()
         for block in _blocks(files):
             sample += block
-            if len(sample) >= SAMPLE or time.perf_counter() - began >= LONGEST:
+            if len(sample) >= SAMPLE or time.perf_counter() - began >= SAMPLE_SECONDS:
                 break
         read = time.perf_counter()
         with tempfile.TemporaryFile(dir=self.folder) as trial:

@@ -13,9 +13,9 @@ DEADLINE = 60.0
 """Seconds: a file server's failover takes less."""
 PAUSES = (0.5, 8.0)
 """Seconds between two tries: the first, doubled up to the last."""
-REMIND = 30.0
+REMIND_INTERVAL = 30.0
 """Seconds between two lines about one wait."""
-LASTING = frozenset(
+LASTING_ERRORS = frozenset(
     {
         errno.ENOSPC, errno.EDQUOT, errno.EROFS,
         errno.EACCES, errno.EPERM,
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 def may_pass(error: OSError) -> bool:
     """Whether another try may succeed."""
-    return error.errno is not None and error.errno not in LASTING
+    return error.errno is not None and error.errno not in LASTING_ERRORS
 
 
 def disk_full(error: OSError) -> bool:

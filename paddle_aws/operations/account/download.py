@@ -24,7 +24,7 @@ PAUSE = 1.0
 """Seconds before the third attempt, doubled before each further one."""
 TIMEOUT = 30.0
 CHUNK = 1 << 20
-PASSING = (429, 500, 502, 503, 504)
+TRANSIENT = (429, 500, 502, 503, 504)
 T = TypeVar("T")
 
 
@@ -125,7 +125,7 @@ def _retry(url: str, act: Callable[[], T]) -> T:
                 refusal = Unreachable(
                     f"{url} cannot be fetched: HTTP {answer.status_code} {answer.reason}"
                 )
-                if answer.status_code not in PASSING:
+                if answer.status_code not in TRANSIENT:
                     raise refusal from None
             elif isinstance(error, ValueError):
                 raise BadInput(f"{url} is not an address: https://host/path is allowed") from None

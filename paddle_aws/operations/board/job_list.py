@@ -26,7 +26,7 @@ from paddle_aws.operations.jobs.watch.job_listing import list_jobs
 from paddle_aws.operations.jobs.watch.job_view import JobView
 from paddle_aws.operations.options import LABEL
 
-FRESH = 3.0
+CACHE_SECONDS = 3.0
 """Seconds for which the list is taken as it was: several browsers ask the cluster once."""
 
 
@@ -82,7 +82,7 @@ class JobList:
         """Returns the jobs of the namespace as they are now, the newest first."""
         with self._lock:
             read, document = self._document
-            if time.monotonic() > read + FRESH or not document:
+            if time.monotonic() > read + CACHE_SECONDS or not document:
                 views = list_jobs(self._cluster, self._namespace)
                 document = {
                     "namespace": self._namespace,

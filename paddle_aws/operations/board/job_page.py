@@ -15,7 +15,7 @@ from paddle_aws.operations.jobs.volume.access import Volume
 
 POINTS = 10_000
 """Lines of metrics that a page gets at most, for all ranks together."""
-PIECE = 4 << 20
+READ_BYTES = 4 << 20
 """Bytes of an event file that one request reads."""
 
 
@@ -46,7 +46,7 @@ class JobPage:
         if name == "events" and (file := query.get("path", [""])[0]) in self._events:
             offset = query.get("offset", [""])[0]
             begin = int(offset) if offset.isdecimal() else 0
-            piece = self._volume.read(f"output/{file}", begin, PIECE)
+            piece = self._volume.read(f"output/{file}", begin, READ_BYTES)
             return Answer(200, "application/octet-stream", piece)
         return NOT_FOUND if name == "events" else read_page_file(name or "job.html")
 

@@ -37,13 +37,13 @@ pause.
 """
 LONGEST_SERVER_PAUSE = 60
 """The longest pause in seconds that a server may ask for."""
-OUTAGE = 600.0
+OUTAGE_LIMIT = 600.0
 """Seconds for which a server may be unreachable before a command that follows a job gives up."""
 REPORT_AFTER = 5.0
 """Seconds after which a delay is reported."""
 REOPEN_PAUSE = 0.2
 """Seconds before a stream that was cut off is reopened."""
-CONNECT, READ = 10.0, 60.0
+CONNECT_TIMEOUT, READ_TIMEOUT = 10.0, 60.0
 """Timeouts in seconds for a connection, and for an answer's next byte."""
 TRANSIENT = (429, 500, 502, 503, 504)
 """Status codes that may be different a moment later."""
@@ -260,7 +260,7 @@ class ClusterApi:
         )
         more |= {
             "retries": retry,
-            "timeout": urllib3.Timeout(connect=CONNECT, read=read or READ),
+            "timeout": urllib3.Timeout(connect=CONNECT_TIMEOUT, read=read or READ_TIMEOUT),
             "redirect": False,
         }
         for renewed in (False, True):
@@ -344,11 +344,11 @@ class Outage:
         """Pauses. Raises an error that waiting does not fix, or that has lasted too long."""
         now = time.monotonic()
         self._since = self._since or now
-        if not isinstance(error, Unreachable) or now - self._since > OUTAGE:
+        if not isinstance(error, Unreachable) or now - self._since > OUTAGE_LIMIT:
             raise error
         if now - self._since > REPORT_AFTER and not self._cluster.outage_reported:
             self._cluster.outage_reported = True
-            self._cluster.say(f"{error}; waiting for it, up to {OUTAGE / 60:.0f} minutes")
+            self._cluster.say(f"{error}; waiting for it, up to {OUTAGE_LIMIT / 60:.0f} minutes")
         time.sleep(REOPEN_PAUSE)
 
 

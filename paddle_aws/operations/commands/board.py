@@ -27,7 +27,7 @@ from paddle_aws.operations.options import (
 )
 from paddle_aws.operations.screen import say
 
-AWAKE = 30.0
+KEEP_ALIVE_INTERVAL = 30.0
 """Seconds between two requests that keep the inspection pod alive while no page is open."""
 
 
@@ -79,5 +79,5 @@ def serve(page: Page, title: str, port: int, browser: bool) -> NoReturn:
         if browser:
             webbrowser.open(address)
         while True:
-            time.sleep(AWAKE)
+            time.sleep(KEEP_ALIVE_INTERVAL)
             page.refresh()

@@ -21,7 +21,7 @@ from paddle_aws.operations.options import (
 )
 from paddle_aws.operations.screen import say
 
-WIDER = 50
+TAIL_FACTOR = 50
 """Of so many lines that a pod wrote, --tail expects that at least one is the program's."""
 
 
@@ -106,7 +106,7 @@ def _read_written(
     if tail is None:
         yield from where.logs(chosen, tail)
         return
-    lines = [line for line in where.logs(chosen, tail * WIDER) if show.is_shown(line.text)]
+    lines = [line for line in where.logs(chosen, tail * TAIL_FACTOR) if show.is_shown(line.text)]
     number = Counter(line.who for line in lines)
     for line in lines:
         number[line.who] -= 1

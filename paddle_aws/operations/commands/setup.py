@@ -16,7 +16,7 @@ from paddle_aws.stacks.cluster_spec import load_cluster
 
 POOLS, CLASSES = "/apis/karpenter.sh/v1/nodepools", "/apis/eks.amazonaws.com/v1/nodeclasses"
 OURS = f"{Label.PART_OF}={PROJECT}"
-ENDED = 900.0
+MACHINE_DEADLINE = 900.0
 """Seconds within which a removed pool's machines have to be gone."""
 
 
@@ -91,7 +91,7 @@ def setup(
 
 def _remove(cluster: ClusterApi) -> None:
     for path in (POOLS, CLASSES):
-        deadline = time.monotonic() + ENDED
+        deadline = time.monotonic() + MACHINE_DEADLINE
         while left := [pool["metadata"]["name"] for pool in cluster.items(path, labels=OURS)]:
             if time.monotonic() > deadline:
                 raise Failed(

@@ -34,7 +34,7 @@ PROJECT = Path(__file__).parents[3]
 _AGENT = "requirements-agent.lock"
 LOCKED = ("--require-hashes", "--no-deps", "--requirement")
 Say = Callable[[str], object]
-UNUSED = 30 * 86_400.0
+UNUSED_AFTER = 30 * 86_400.0
 """Seconds after which what nobody has used leaves the cache."""
 
 
@@ -226,7 +226,7 @@ def _remove_unused(new: Path) -> None:
     has used for long, or holds.
     """
     for lock in new.parent.glob("*.lock"):
-        if time.time() - lock.stat().st_mtime < UNUSED:
+        if time.time() - lock.stat().st_mtime < UNUSED_AFTER:
             continue
         with lock.open("a") as lock_file:
             try:

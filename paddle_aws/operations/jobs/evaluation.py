@@ -24,7 +24,7 @@ from paddle_aws.operations.jobs.volume.access import VolumeAccess
 from paddle_aws.operations.jobs.volume.saved_passes import saved_passes
 from paddle_aws.operations.screen import say
 
-GLANCE = 1.0
+POLL_INTERVAL = 1.0
 """Seconds between two looks at the evaluation's pod."""
 
 
@@ -94,7 +94,7 @@ def _log(cluster: ClusterApi, document: Object, path: str) -> str:
         if (reason := next(iter(waits), "")) and reason != reported:
             say(f"the evaluation waits: {reason}")
             reported = reason
-        time.sleep(GLANCE)
+        time.sleep(POLL_INTERVAL)
     if (end := read_state(job)).phase == "failed" or not seen:
         why = next((pod.failure for pod in seen if pod.reason), end.reason)
         raise Failed(f"the trained model could not be measured: {why}")

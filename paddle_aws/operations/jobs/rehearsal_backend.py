@@ -40,11 +40,11 @@ RECORD, LAST, LOCK, CANCEL = "job.json", "last", "lock", "cancel"
 the file that a running rehearsal locks; the request to end its pods.
 """
 LOGS, VOLUME = "logs", "volume"
-GLANCE = 0.5
+POLL_INTERVAL = 0.5
 """Seconds between two looks at a rehearsal."""
 TAIL = 1 << 18
 """Bytes of a log that are searched for its last report."""
-ENDING = 120.0
+CANCEL_DEADLINE = 120.0
 """Seconds within which a cancelled rehearsal's pods have ended: their grace period, and more."""
 
 
@@ -144,7 +144,7 @@ class RehearsalBackend(SavedResults):
         while not has_training_ended(view := self.read_state()) and self.running:
             if deadline is not None and time.monotonic() >= deadline:
                 raise TimedOut(f"the rehearsal of {self.name} still runs after {timeout or 0:g} s")
-            time.sleep(GLANCE)
+            time.sleep(POLL_INTERVAL)
         require_success(view)
         return view
 
@@ -187,7 +187,7 @@ class RehearsalBackend(SavedResults):
                             show(Line("", pod.who, text, pod.rank or 0))
             if ends:
                 return view
-            time.sleep(GLANCE)
+            time.sleep(POLL_INTERVAL)
 
     def cancel(self) -> list[str]:
         """Ends the running Job's pods, which save first; returns the Job's name. Raises BadInput
@@ -202,11 +202,13 @@ class RehearsalBackend(SavedResults):
                 f"the rehearsal of {self.name} runs no pods now: Ctrl-C in its terminal ends it"
             )
         (self._folder / CANCEL).touch()
-        deadline = time.monotonic() + ENDING
+        deadline = time.monotonic() + CANCEL_DEADLINE
         while self.running and not _has_ended(self.read_state(), jobs[0].object):
             if time.monotonic() > deadline:
-                raise Failed(f"the pods of {jobs[0].object} have not ended within {ENDING:.0f} s")
-            time.sleep(GLANCE)
+                raise Failed(
+                    f"the pods of {jobs[0].object} have not ended within {CANCEL_DEADLINE:.0f} s"
+                )
+            time.sleep(POLL_INTERVAL)
         return [f"Job {jobs[0].object}"]
 
     @contextmanager

@@ -33,11 +33,11 @@ NAMESPACED = (
 """What the charts make for one job besides its Jobs, its claim and its volume, in the order of
 removal.
 """
-GONE = 60.0
+DELETION_DEADLINE = 60.0
 """Seconds for a deleted object to disappear; for a Job's pods, after the grace period in which they
 save.
 """
-LOOK = 0.5
+LOOK_INTERVAL = 0.5
 """Seconds between two looks at an object that is being deleted."""
 
 
@@ -124,7 +124,7 @@ def remove(cluster: ClusterApi, place: str) -> None:
     document = cluster.find(place)
     if document is None or not cluster.delete(place):
         return
-    began, most, reported = time.monotonic(), grace(document) + GONE, False
+    began, most, reported = time.monotonic(), grace(document) + DELETION_DEADLINE, False
     while (document := cluster.find(place)) is not None:
         name, passed = "/".join(place.split("/")[-2:]), time.monotonic() - began
         # Kubernetes' own finalizers wait for the pods; any other waits for the controller that set
@@ -145,13 +145,13 @@ def remove(cluster: ClusterApi, place: str) -> None:
                 "is gone"
             )
         # A running controller removes its finalizer before the second look.
-        if not reported and passed > (LOOK if holders else REPORT_AFTER):
+        if not reported and passed > (LOOK_INTERVAL if holders else REPORT_AFTER):
             reported = True
             cluster.say(
                 f"{name} is not gone yet ({waits if holders else 'its pods end'}): waiting up to "
                 f"{most:.0f} s"
             )
-        time.sleep(LOOK)
+        time.sleep(LOOK_INTERVAL)
 
 
 def grace(document: Object) -> float:

@@ -27,7 +27,7 @@ from paddle_aws.operations.jobs.early_checks import check_data
 from paddle_aws.operations.jobs.job_source import JobSource
 from paddle_aws.operations.screen import say
 
-SECONDS = 300.0
+TRIAL_SECONDS = 300.0
 
 
 @translate_errors()
@@ -159,13 +159,13 @@ def run_program(
                 text=True,
                 stdout=out,
                 stderr=subprocess.PIPE,
-                timeout=SECONDS,
+                timeout=TRIAL_SECONDS,
                 check=False,
             )
         except subprocess.TimeoutExpired:
             raise BadInput(
-                f"the program did not end on 100 records within {SECONDS:.0f} s; --no-try skips "
-                "this"
+                f"the program did not end on 100 records within {TRIAL_SECONDS:.0f} s; --no-try "
+                "skips this"
             ) from None
     errors = done.stderr.strip()
     _check_end(done.returncode, errors, scratch / "program")

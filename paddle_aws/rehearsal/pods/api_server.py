@@ -20,7 +20,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from paddle_aws.operations.errors import BadInput
 from paddle_aws.rehearsal.pods.http_server import HTTPServer
-from paddle_aws.rehearsal.pods.job import GLANCE, Watcher
+from paddle_aws.rehearsal.pods.job import POLL_INTERVAL, Watcher
 from paddle_aws.rehearsal.pods.pod import Pod, PodEnd
 
 _ACCOUNT = Path("var/run/secrets/kubernetes.io/serviceaccount")
@@ -145,7 +145,7 @@ class _Handler(BaseHTTPRequestHandler):
                     line = json.dumps(event).encode() + b"\n"
                     self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
                     self.wfile.flush()
-            time.sleep(GLANCE)
+            time.sleep(POLL_INTERVAL)
         self.wfile.write(b"0\r\n\r\n")
 
     def _answer(self, status: int, document: Mapping[str, Any]) -> None:

@@ -27,7 +27,7 @@ ENDED = "ended with the job"
 """What is said of a pod that ended because its Job did."""
 CANCELLED = "Cancelled"
 """The reason of a Job that was cancelled."""
-GLANCE = 0.2
+POLL_INTERVAL = 0.2
 """Seconds between two looks at what may have changed."""
 
 
@@ -183,7 +183,7 @@ class _Run:
 
     async def _follow_cancellation(self) -> None:
         while not self._cancelled():
-            await asyncio.sleep(GLANCE)
+            await asyncio.sleep(POLL_INTERVAL)
         await self._fail(CANCELLED)
 
     def _verdict(self, end: PodEnd) -> str:

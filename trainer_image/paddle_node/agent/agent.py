@@ -30,12 +30,12 @@ from paddle_node.rendezvous.bookkeeper import publish
 from paddle_node.rendezvous.discovery import Discovery
 from paddle_node.rendezvous.handshake import attempt_key
 from paddle_node.rendezvous.server import Server
-from paddle_node.retry import REMIND
+from paddle_node.retry import REMIND_INTERVAL
 from paddle_node.runtimes import Runtime
 from paddle_node.staging.preparation import POLL
 from paddle_node.volume import run_secret
 
-RETRY = (0.05, 0.5)
+RETRY_PAUSES = (0.05, 0.5)
 """Seconds between two tries to reach the rendezvous server: first and longest. The longest is part
 of the start-up time.
 """
@@ -43,7 +43,7 @@ ASK_VOLUME = 5.0
 """Seconds between checks for the run's outcome while the rendezvous server or another pod is
 missing.
 """
-LOOK = 0.5
+MEMBERSHIP_INTERVAL = 0.5
 """Seconds between checks for changed pods (pod-list). A check sends no request."""
 
 
@@ -204,7 +204,7 @@ class Agent:
         pod, name = self._pod, self._discovery.name_of
         began = self._alone_since
         reminded = time.monotonic()
-        pause, longest = RETRY
+        pause, longest = RETRY_PAUSES
         hello = m.Hello(
             rank=pod.trainer_id,
             world_size=pod.trainers,
@@ -232,7 +232,7 @@ class Agent:
                     f"for, after {now - began:.0f} s ({Variable.PEER_DEADLINE} is "
                     f"{pod.peer_deadline:g}): {why}",
                 )
-            if now - reminded > REMIND:
+            if now - reminded > REMIND_INTERVAL:
                 reminded = now
                 self._say(f"waiting for {name(0)} since {now - began:.0f} s: {why}")
             await asyncio.sleep(pause)
@@ -244,7 +244,9 @@ class Agent:
         self._tell()
         while True:
             try:
-                async with asyncio.timeout(LOOK if self._group.state is State.WAITING else None):
+                async with asyncio.timeout(
+                    MEMBERSHIP_INTERVAL if self._group.state is State.WAITING else None
+                ):
                     message = await client.messages.get()
             except TimeoutError:
                 if self._discovery.has_moved():

@@ -47,11 +47,11 @@ class Client:
         try:
             async with asyncio.timeout(CONNECT):
                 reader, writer = await asyncio.open_connection(
-                    address, port, limit=handshake.LONGEST
+                    address, port, limit=handshake.LINE_BYTES
                 )
                 if not await _check_server(reader, writer, secret, hello):
                     raise ValueError
-                line = await m.read_line(reader, handshake.LONGEST)
+                line = await m.read_line(reader, handshake.LINE_BYTES)
                 answer = m.parse(line, m.Welcome, m.Refused)
             if isinstance(answer, m.Refused):
                 raise (
@@ -123,7 +123,7 @@ async def _check_server(
     lines = next(dialogue)
     while True:
         writer.write(lines)
-        line = await m.read_line(reader, handshake.LONGEST)
+        line = await m.read_line(reader, handshake.LINE_BYTES)
         try:
             lines = dialogue.send(line)
         except StopIteration as end:

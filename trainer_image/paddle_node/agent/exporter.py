@@ -32,7 +32,7 @@ DEADLINE = 3.0
 """Seconds for a client to ask and to take its answer."""
 LONGEST, PIECES = 4096, 16
 """Most bytes of a request, and in how many pieces they may come."""
-FRESH = 1.0
+CACHE_SECONDS = 1.0
 """Seconds for which an answer is given again."""
 READ_AGAIN, WAIT = 5.0, 0.5
 """Seconds between two looks at the volume, and how long an answer waits for one."""
@@ -304,7 +304,7 @@ class Exporter:
 
     async def _metrics(self) -> bytes:
         now = time.monotonic()
-        if now - self._made < FRESH:
+        if now - self._made < CACHE_SECONDS:
             return self._text
         pod = self._look()
         if self._read is None and now - self._read_at >= READ_AGAIN:

@@ -20,7 +20,7 @@ from paddle_node.environment import PodEnvironment, Reader, UserCommand, read_se
 from paddle_node.runtimes import Process, python_program
 
 ADAPTERS = "/dev/infiniband"
-SECONDS = 300.0
+CHECK_SECONDS = 300.0
 """Seconds for the all-reduce, Paddle's start included; also for nvidia-smi."""
 NUMBERS = 1 << 20
 
@@ -57,9 +57,9 @@ def run(*command: str) -> str:
     """Returns the command's standard output. Ends the check if the command fails or times out."""
     what = "an all-reduce over the GPUs" if command[0] == sys.executable else command[0]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=CHECK_SECONDS)
     except subprocess.TimeoutExpired:
-        refuse_node(f"{what} did not end within {SECONDS:.0f} s")
+        refuse_node(f"{what} did not end within {CHECK_SECONDS:.0f} s")
     if done.returncode:
         output = (
             done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}"

@@ -22,7 +22,7 @@ from paddle_node.volume import durable
 
 LONGEST_LINE = 64 * 1024
 """Bytes without a line end after which they are passed on anyway."""
-WAITING = 16 << 20
+QUEUE_BYTES = 16 << 20
 """Bytes that may wait for the volume before a worker has to."""
 READER = 1.0
 """Seconds for which the pod's own output may block before lines are left out."""
@@ -102,7 +102,7 @@ class _Copy(threading.Thread):
     def put(self, part: bytes) -> None:
         """Hands on bytes; waits while very many wait already."""
         with self._changed:
-            self._changed.wait_for(lambda: self.failed or sum(map(len, self._parts)) < WAITING)
+            self._changed.wait_for(lambda: self.failed or sum(map(len, self._parts)) < QUEUE_BYTES)
             self._parts.append(part)
             self._changed.notify_all()
 

@@ -23,7 +23,7 @@ LANES = 2
 """Fixed, rather than the machine's number of processors, so that the same settings give the same
 bytes everywhere.
 """
-WORTH = 32 << 20
+SECOND_LANE_BYTES = 32 << 20
 """Bytes of the source from which a second process pays off."""
 _PR_SET_PDEATHSIG = 1
 _lanes: list[Callable[[], "LaneResult"]] = []

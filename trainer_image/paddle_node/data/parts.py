@@ -16,15 +16,15 @@ from paddle_node.volume.data_manifest import DataFile
 
 PART = 64 << 20
 """Approximate bytes of a full file."""
-AIM = 4 << 20
+SMALL_PART = 4 << 20
 """Approximate bytes of a file in a small shard: about what trainers shuffle in memory at a time."""
-MOST = 32
+MOST_OPEN_OF_SHARD = 32
 """Maximum files of one shard that are open at once."""
 MOST_OPEN = 2048
 """Maximum files of all shards that are open at once, unless there are more shards than that."""
 BUFFER = 2 << 20
 """Bytes collected in memory before a write."""
-BEHIND = 8 << 20
+FLUSH_BYTES = 8 << 20
 """Bytes after which the kernel is asked to start writing, so that the final fsync has little to
 wait for.
 """
@@ -32,7 +32,7 @@ wait for.
 
 def open_at_once(bytes_each: int, shards: int) -> int:
     """Returns how many files of a shard of about `bytes_each` bytes are open at once."""
-    return max(1, min(MOST, bytes_each // AIM, MOST_OPEN // shards))
+    return max(1, min(MOST_OPEN_OF_SHARD, bytes_each // SMALL_PART, MOST_OPEN // shards))
 
 
 class PartFile:
@@ -54,7 +54,7 @@ class PartFile:
         with name_path(self._path):
             while len(left) > 0:
                 left = left[os.write(self._file, left) :]
-        if self.bytes - self._handed_on >= BEHIND:
+        if self.bytes - self._handed_on >= FLUSH_BYTES:
             # On Linux this starts writing without waiting for it to finish.
             os.posix_fadvise(
                 self._file, self._handed_on, self.bytes - self._handed_on, os.POSIX_FADV_DONTNEED

@@ -26,7 +26,7 @@ from paddle_node.failure import BadData, Failure, SettingError
 
 BLOCK = 1 << 17
 """Bytes of lines in memory at a time: about the size of a processor's cache."""
-LONGEST = 16 << 20
+RECORD_BYTES = 16 << 20
 """Maximum bytes of one record: a few such records must fit into 100 MB."""
 ZEROED = bytes(512)
 """What a disk shows of a block that was never written: no text has that many zeros in a row."""
@@ -90,11 +90,11 @@ def _lines(
     size = 0
     while block := stream.read(left(size)):
         if not block.endswith(b"\n"):
-            rest = stream.readline(LONGEST)
-            if len(rest) == LONGEST and not rest.endswith(b"\n"):
+            rest = stream.readline(RECORD_BYTES)
+            if len(rest) == RECORD_BYTES and not rest.endswith(b"\n"):
                 raise BadData(
-                    f"{name} has a line longer than {LONGEST >> 20} MiB: is this a text of one "
-                    "record a line?"
+                    f"{name} has a line longer than {RECORD_BYTES >> 20} MiB: is this a text of "
+                    "one record a line?"
                 )
             block += rest
         if ZEROED in block:
@@ -143,6 +143,8 @@ def _check(reader: RecordReader, stream: BinaryIO, name: str) -> Iterator[bytes]
     for record in reader(stream, name):
         if not isinstance(record, bytes):
             raise TypeError(f"it yielded a {type(record).__name__}, records are bytes")
-        if len(record) > LONGEST:
-            raise ValueError(f"it yielded a record of {len(record)} bytes, {LONGEST} are the most")
+        if len(record) > RECORD_BYTES:
+            raise ValueError(
+                f"it yielded a record of {len(record)} bytes, {RECORD_BYTES} are the most"
+            )
         yield record

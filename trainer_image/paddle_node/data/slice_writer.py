@@ -13,7 +13,7 @@ from paddle_node.data.settings import FORMATS, SplitSettings
 from paddle_node.data.sources import unpack
 from paddle_node.data.sources.source import Object, Piece, Source, cut
 
-REPORT = 1.0
+REPORT_INTERVAL = 1.0
 """Seconds between two lines about the progress."""
 
 
@@ -53,7 +53,7 @@ class SliceWriter:
         if self._settings.format not in FORMATS:
             folder = self._settings.reader_folder
             self._reader = records.load_reader(self._settings.format, folder)
-        many = lanes.LANES if self._bytes >= lanes.WORTH else 1
+        many = lanes.LANES if self._bytes >= lanes.SECOND_LANE_BYTES else 1
         shares = cut(self._pieces, many, self._cuttable)
         second = None
         if many > 1:
@@ -126,7 +126,7 @@ class SliceWriter:
         self._report(many * written)
 
     def _report(self, written: int) -> None:
-        if time.monotonic() - self._reported >= REPORT:
+        if time.monotonic() - self._reported >= REPORT_INTERVAL:
             self._reported = time.monotonic()
             of = f" of {self._bytes / 1e6:,.0f}" if self._bytes else ""
             self._say(f"splitting {self._source.uri}: {written / 1e6:,.0f} MB{of}")

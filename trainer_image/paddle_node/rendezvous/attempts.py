@@ -18,7 +18,7 @@ from paddle_node.volume.goodput import Goodput
 from paddle_node.volume.job_folder import JobFolder
 from paddle_node.volume.passes import Identity
 
-UNLOADABLE = 2
+UNLOADABLE_AFTER = 2
 """After this many attempts that fail before their first step, what they resumed from is skipped."""
 
 
@@ -59,7 +59,7 @@ class Record:
         unloadable = [
             resume
             for resume in failed
-            if resume not in loaded and failed.count(resume) >= UNLOADABLE
+            if resume not in loaded and failed.count(resume) >= UNLOADABLE_AFTER
         ]
         last = self._attempts[-1:]
         # Numbers order the passes: if this record was removed, the numbers of the attempts' folders

@@ -16,7 +16,7 @@ from paddle_node.runtimes import Progress, Resumption
 from paddle_node.volume.attempts import POD, Outcome
 from paddle_node.volume.passes import Identity
 
-PATIENCE = 10
+REFUSAL_MINUTES = 10
 """Minutes for which a volume may refuse the next attempt before the job fails."""
 
 
@@ -61,9 +61,9 @@ class Bookkeeper:
     def _begin(self, identity: Identity) -> on.Event:
         """Begins the next attempt: answers its number and what it resumes from."""
         try:
-            history = retry(lambda: self._record.history, self._say, PATIENCE)
+            history = retry(lambda: self._record.history, self._say, REFUSAL_MINUTES)
             self._resumption = retry(
-                lambda: self._progress.begin(identity, history), self._say, PATIENCE
+                lambda: self._progress.begin(identity, history), self._say, REFUSAL_MINUTES
             )
             if (hopeless := self._record.find_hopeless_outcome(self._resumption)) is not None:
                 return on.JobOver(hopeless)
@@ -72,7 +72,7 @@ class Bookkeeper:
                     self._resumption, identity, self.trainers_join, history.number
                 ),
                 self._say,
-                PATIENCE,
+                REFUSAL_MINUTES,
             )
             return on.AttemptBegun(number, self._resumption)
         except Failure as failure:

@@ -14,13 +14,13 @@ from paddle_node.failure import Failure
 from paddle_node.rendezvous import handshake
 from paddle_node.rendezvous import messages as m
 
-UNPROVEN = 256
+HANDSHAKE_LIMIT = 256
 """So many connections, besides the run's own, may be in their handshake at once. Above that, the
 oldest silent one is closed.
 """
 OWN_FILES = 100
 """Open files that this process needs besides connections."""
-FULL = 0.1
+ROOM_WAIT = 0.1
 """Seconds to wait for room if there is no stranger that could make some."""
 
 Serve = Callable[[m.Hello | m.Join, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -62,13 +62,13 @@ class Connections:
             await self._make_room()
             try:
                 connection, _ = await loop.sock_accept(self._listener)
-                reader = asyncio.StreamReader(limit=handshake.LONGEST)
+                reader = asyncio.StreamReader(limit=handshake.LINE_BYTES)
                 transport, protocol = await loop.connect_accepted_socket(
                     partial(asyncio.StreamReaderProtocol, reader), connection
                 )
             except OSError:  # The connection is gone again, or another limit was reached.
                 self._turn_away()
-                await asyncio.sleep(FULL)
+                await asyncio.sleep(ROOM_WAIT)
                 continue
             writer = asyncio.StreamWriter(transport, protocol, reader, loop)
             self._silent[writer] = None
@@ -82,7 +82,7 @@ class Connections:
 
     async def _make_room(self) -> None:
         """Closes strangers, first those that say nothing, until one more connection is allowed."""
-        strangers = UNPROVEN + 2 * self._pod.trainers
+        strangers = HANDSHAKE_LIMIT + 2 * self._pod.trainers
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         while (
             len(self._silent) + len(self._greeted) >= strangers
@@ -95,7 +95,7 @@ class Connections:
                         f"{self._crowded} connections are all that a limit of {files} open files "
                         "has room for: raise it (ulimit -Hn) for so many trainers"
                     )
-                await asyncio.sleep(FULL)
+                await asyncio.sleep(ROOM_WAIT)
         await asyncio.sleep(0)  # Between two strangers, others are heard.
 
     def _turn_away(self) -> bool:
@@ -124,11 +124,11 @@ class Connections:
         """
         dialogue = handshake.admit(self._secret)
         try:
-            async with asyncio.timeout(handshake.SECONDS):
+            async with asyncio.timeout(handshake.HANDSHAKE_SECONDS):
                 lines = next(dialogue)
                 while True:
                     writer.write(lines)
-                    lines = dialogue.send(await m.read_line(reader, handshake.LONGEST))
+                    lines = dialogue.send(await m.read_line(reader, handshake.LINE_BYTES))
                     if writer in self._silent:
                         del self._silent[writer]
                         self._greeted[writer] = None

@@ -10,7 +10,7 @@ from paddle_node.rendezvous.messages import Lost
 from paddle_node.rendezvous.trainers import Trainers
 from paddle_node.volume.attempts import PROGRAM
 
-WAITED = 0.8
+SILENCE_SHARE = 0.8
 """Share of a program's own silence for which another must have been silent to be named."""
 
 
@@ -68,7 +68,7 @@ class CurrentAttempt:
         # What was killed from outside would have spoken again.
         if lost.silent and lost.failed:
             # Trainers that report where they are say more than their output.
-            first = members.name_silent(at, lost.silent * WAITED, but=member.hello.rank)
+            first = members.name_silent(at, lost.silent * SILENCE_SHARE, but=member.hello.rank)
             waited_for = list(self.trainers.describe_waits(members.serving)) or [first]
             cause += f", after {lost.silent:.0f} s without output"
             cause = "; ".join(filter(None, (cause, *waited_for)))

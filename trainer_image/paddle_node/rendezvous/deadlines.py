@@ -8,8 +8,8 @@ from paddle_node.environment import PodEnvironment
 from paddle_node.rendezvous.attempt_end import AttemptEnd
 from paddle_node.rendezvous.current_attempt import CurrentAttempt
 from paddle_node.rendezvous.members import Members
-from paddle_node.rendezvous.trainers import SHOWN, list_ranks
-from paddle_node.retry import REMIND
+from paddle_node.rendezvous.trainers import MOST_NAMED, list_ranks
+from paddle_node.retry import REMIND_INTERVAL
 from paddle_node.volume.attempts import CLUSTER, PROGRAM, STOPPED, Outcome
 
 PSERVER_SILENCE = 240.0
@@ -43,7 +43,7 @@ def check_peers(
     sentence = f"{missing} after {waited:.0f} s"
     # An agent that waits for its data has a deadline of its own, equally long, and its message says
     # more.
-    if waited > pod.peer_deadline + (REMIND if members.is_complete(members) else 0):
+    if waited > pod.peer_deadline + (REMIND_INTERVAL if members.is_complete(members) else 0):
         return Outcome(
             ExitCode.PEERS_MISSING,
             f"{sentence} ({Variable.PEER_DEADLINE} is {pod.peer_deadline:g})",
@@ -95,12 +95,11 @@ def check_attempt(
         )
         first = members.name_silent(now, pod.stall)
         return AttemptEnd("; ".join(filter(None, (sentence, *parts, first))), PROGRAM)
-    if starting or not sessions or now - stepped <= REMIND:
+    if starting or not sessions or now - stepped <= REMIND_INTERVAL:
         return None
     if members.silent:
-        parts.append(
-            f"the pservers of trainers {list_ranks(sorted(members.silent)[:SHOWN])} answer nothing"
-        )
+        silent = list_ranks(sorted(members.silent)[:MOST_NAMED])
+        parts.append(f"the pservers of trainers {silent} answer nothing")
     return (
         f"no trainer has moved for {now - stepped:.0f} s: "
         f"{'; '.join(parts) or 'nobody waits for another one'}"

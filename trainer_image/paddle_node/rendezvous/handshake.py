@@ -20,9 +20,9 @@ from typing import NamedTuple
 
 from paddle_node.rendezvous.messages import Challenge, Hello, Join, Proof, encode, parse
 
-SECONDS = 5.0
+HANDSHAKE_SECONDS = 5.0
 """Seconds within which a connection must prove that it belongs to the run."""
-LONGEST = 4096
+LINE_BYTES = 4096
 """Longest line in bytes."""
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.rendezvous.messages import Hello, Refused, Report
-from paddle_node.rendezvous.trainers import SHOWN, list_ranks
+from paddle_node.rendezvous.trainers import MOST_NAMED, list_ranks
 from paddle_node.volume.passes import Identity
 
-TOGETHER = 1.0
+TIE_SECONDS = 1.0
 """Seconds between two trainers' last lines within which neither fell silent first."""
 
 
@@ -154,11 +154,13 @@ class Members(dict[int, Member]):
             if member.silent_since is not None and rank != but and rank not in self.trained
         }
         longest = max(silent.values(), default=0.0)
-        first = [rank for rank, seconds in sorted(silent.items()) if seconds > longest - TOGETHER]
+        first = [
+            rank for rank, seconds in sorted(silent.items()) if seconds > longest - TIE_SECONDS
+        ]
         if longest < least or (len(first) == self.count and self.count > 1):
             return ""
-        shown = [f"{rank} in {self[rank]}" for rank in first[:SHOWN]]
-        more = f" and {len(first) - SHOWN} more" if len(first) > SHOWN else ""
+        shown = [f"{rank} in {self[rank]}" for rank in first[:MOST_NAMED]]
+        more = f" and {len(first) - MOST_NAMED} more" if len(first) > MOST_NAMED else ""
         return (
             f"silent first: trainer{'s' * (len(first) > 1)} {', '.join(shown)}{more}, for "
             f"{longest:.0f} s"
@@ -180,11 +182,11 @@ class Members(dict[int, Member]):
         unready = sorted(self.keys() - self.ready)
         parts = []
         if absent:
-            names = ", ".join(self.name_of(rank) for rank in absent[:SHOWN])
-            more = f" and {len(absent) - SHOWN} more" if len(absent) > SHOWN else ""
+            names = ", ".join(self.name_of(rank) for rank in absent[:MOST_NAMED])
+            more = f" and {len(absent) - MOST_NAMED} more" if len(absent) > MOST_NAMED else ""
             parts.append(f"{len(absent)} of {self.count} pods are missing: {names}{more}")
         if unready:
-            parts.append(f"not ready yet: trainers {list_ranks(unready[:SHOWN])}")
+            parts.append(f"not ready yet: trainers {list_ranks(unready[:MOST_NAMED])}")
         return "; ".join(parts)
 
 

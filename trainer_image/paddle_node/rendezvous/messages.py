@@ -14,7 +14,7 @@ from typing import Any, Literal, dataclass_transform
 
 from paddle_node import typed
 
-LONGEST = 16 * 1024 * 1024
+LINE_BYTES = 16 * 1024 * 1024
 """Longest line in bytes after the handshake."""
 Ended = Literal["", "trained", "stopped"]
 SERVERS, LEAVE = "servers", "leave"
@@ -265,7 +265,7 @@ def parse(line: bytes, *expected: type[Message]) -> Any:
 
 
 async def receive(
-    reader: asyncio.StreamReader, *expected: type[Message], longest: int = LONGEST
+    reader: asyncio.StreamReader, *expected: type[Message], longest: int = LINE_BYTES
 ) -> Any:
     """Returns the next message; None if the connection is closed or broken, or sends anything
     else.

@@ -10,7 +10,7 @@ CLUSTER_FAULTS = 10
 """A job ends after so many faults of the cluster without progress in between. PADDLE_NODE_ATTEMPTS
 counts only failures of the program.
 """
-ALIKE = 10
+ALIKE_LIMIT = 10
 """If so many consecutive attempts, or PADDLE_NODE_ATTEMPTS if that is more, resume from the same
 files and fail with the same exception, the progress that they report no longer counts. A program
 may rewrite its checkpoint and then fail as before.
@@ -49,7 +49,7 @@ def check_limits(attempts: Sequence[RecordedAttempt], limit: int) -> Outcome | N
             f"attempt {last.number} failed before its first step and is not tried again: "
             f"{last.cause}",
         )
-    alike = max(ALIKE, limit)
+    alike = max(ALIKE_LIMIT, limit)
     # Of a command, the name: it may have written the file anew.
     endings = {
         (ended.error, str(ended.resume.get("newest", ended.resume))) for ended in attempts[-alike:]

@@ -29,19 +29,21 @@ from paddle_node.runtimes import Progress, Runtime
 from paddle_node.volume import lease
 from paddle_node.volume.attempts import Outcome
 
-RELEASE = 5.0
+RELEASE_SECONDS = 5.0
 """Seconds for the volume to record that the lease is released."""
-GOODBYE = 5.0
+GOODBYE_SECONDS = 5.0
 """Seconds for the other pods to hear how the job ended before the pod of trainer 0 leaves."""
-COPYING = 6 * 3600.0
+BEGIN_DEADLINE = 6 * 3600.0
 """Seconds in which a command's attempt may begin: it may have to copy what a lost pod has open. A
 volume that hangs shows in the lease.
 """
-LOOKS = 4
+LEAST_CHECKS = 4
 """The least checks of the program's progress in the time for which an attempt may go without.
 """
-LOOK, SHARE = 10.0, 20
-"""Seconds between two checks, which grow with the time that a check takes: `SHARE` times that."""
+CHECK_INTERVAL, CHECK_SHARE = 10.0, 20
+"""Seconds between two checks, which grow with the time that a check takes: `CHECK_SHARE` times
+that.
+"""
 
 
 class Server:
@@ -108,7 +110,7 @@ class Server:
             members = self._rendezvous.members
             finished = self._rendezvous.state is State.FINISHED
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(GOODBYE):
+                async with asyncio.timeout(GOODBYE_SECONDS):
                     await self._questions.join()
                     while finished and members:
                         await asyncio.sleep(0.02)
@@ -120,7 +122,7 @@ class Server:
             self._connections.close()
         if self._lease is not None:
             with contextlib.suppress(TimeoutError):  # It expires instead.
-                await asyncio.wait_for(background.call(self._lease.release), RELEASE)
+                await asyncio.wait_for(background.call(self._lease.release), RELEASE_SECONDS)
 
     @property
     def goodput(self) -> tuple[dict[str, float], dict[int, float]]:
@@ -179,7 +181,7 @@ class Server:
                         partial(books.answer, question),
                         self._pod,
                         self._say,
-                        COPYING if copies else 0.0,
+                        BEGIN_DEADLINE if copies else 0.0,
                     )
                 )
                 self._questions.task_done()
@@ -194,7 +196,9 @@ class Server:
         """Looks for progress that no trainer reports."""
         took = 0.0
         while True:
-            await asyncio.sleep(min(self._pod.stall / LOOKS, max(LOOK, SHARE * took)))
+            await asyncio.sleep(
+                min(self._pod.stall / LEAST_CHECKS, max(CHECK_INTERVAL, CHECK_SHARE * took))
+            )
             began = time.monotonic()
             try:
                 if rendezvous.state is State.TRAINING and await background.call(

@@ -27,20 +27,20 @@ from paddle_node.rendezvous.attempt_end import AttemptEnd
 from paddle_node.rendezvous.current_attempt import CurrentAttempt, Pause
 from paddle_node.rendezvous.goodput import Stopwatch
 from paddle_node.rendezvous.members import Member, Members
-from paddle_node.rendezvous.trainers import LOOK, SHOWN, Trainer, Trainers, list_ranks
-from paddle_node.retry import REMIND
+from paddle_node.rendezvous.trainers import MOST_NAMED, PACE_INTERVAL, Trainer, Trainers, list_ranks
+from paddle_node.retry import REMIND_INTERVAL
 from paddle_node.runtimes import Resumption
 from paddle_node.volume.attempts import CLUSTER, POD, PROGRAM, STOPPED, Outcome
 from paddle_node.volume.goodput import Goodput
 from paddle_node.volume.passes import Identity
 
-ENDING = 16.0
+END_DEADLINE = 16.0
 """Seconds for an agent to end its processes, and for an agent that is cut off to notice that."""
 PAUSE = 3 * heartbeat.INTERVAL
 """Seconds without a sign of life after which a pod may be frozen, and its peers' programs may fail
 for that.
 """
-TELL = 30.0
+GOODPUT_INTERVAL = 30.0
 """Seconds between two log lines that say where the time goes."""
 
 
@@ -470,10 +470,10 @@ class Rendezvous:
                 self._finish(outcome, now)
             case AttemptEnd() as ending:
                 self._lose(ending, now)
-            case str(sentence) if now - self._reminded > REMIND:
+            case str(sentence) if now - self._reminded > REMIND_INTERVAL:
                 self._reminded = now
                 self._say(sentence)
-        if self.state is State.TRAINING and now - self._looked >= LOOK:
+        if self.state is State.TRAINING and now - self._looked >= PACE_INTERVAL:
             self._look(now)
         self._advance(now)
 
@@ -489,7 +489,7 @@ class Rendezvous:
                 f"{names[rank]} is slow: a step takes it {self._slow[rank]:.1f} times as long as "
                 "the median"
             )
-        if self._slow.keys() != before.keys() or now - self._reported >= TELL:
+        if self._slow.keys() != before.keys() or now - self._reported >= GOODPUT_INTERVAL:
             self._reported = now
             slow = [
                 f"{names[rank]} ({times:.1f} times the median)"
@@ -498,7 +498,7 @@ class Rendezvous:
             seconds = self._stopwatch.seconds + Counter(
                 self._stopwatch.read(self._attempt.trainers, now, done=True)
             )
-            self._say(Goodput(seconds, tuple(slow[:SHOWN])).line())
+            self._say(Goodput(seconds, tuple(slow[:MOST_NAMED])).line())
 
     def measure_goodput(self, now: float) -> tuple[dict[str, float], dict[int, float]]:
         """Returns the run's seconds by what they went into, and how many times the median a step
@@ -522,7 +522,7 @@ class Rendezvous:
                 )
             case State.STOPPING:
                 return deadlines.check_stop(pod, members, attempt, now - self._since)
-            case State.ENDING if now - self._since > ENDING:
+            case State.ENDING if now - self._since > END_DEADLINE:
                 for rank in sorted(self.members.runs):
                     self._drop(
                         self.members[rank],

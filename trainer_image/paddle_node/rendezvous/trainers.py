@@ -11,11 +11,11 @@ from typing import Any
 from paddle_node.rendezvous.effects import Send
 from paddle_node.rendezvous.messages import LEAVE, SERVERS, Answer, Gather, Meeting, Message, Step
 
-SHOWN = 20
+MOST_NAMED = 20
 """The most ranks that a message names."""
-SLOW = 1.5
+SLOW_FACTOR = 1.5
 """A trainer is slow above this many times the median seconds per step, over `WINDOW` looks."""
-LOOK, WINDOW = 10.0, 7
+PACE_INTERVAL, WINDOW = 10.0, 7
 """Seconds between two looks at how fast the trainers are, and the number of looks that span a
 minute.
 """
@@ -134,7 +134,7 @@ class Trainers:
                 else {rank for rank, session in self.sessions.items() if session.waits_in == place}
             )
             ranks_by_place[place] = [rank for rank in range(self.count) if rank not in there][
-                :SHOWN
+                :MOST_NAMED
             ]
         return ranks_by_place
 
@@ -146,7 +146,7 @@ class Trainers:
 
     def find_slow(self, now: float) -> dict[int, float]:
         """Returns the trainers that were slow over the last minute, and how many times the median.
-        Call every `LOOK` seconds.
+        Call every `PACE_INTERVAL` seconds.
         """
         paces = {}
         for rank, session in self.sessions.items():
@@ -166,7 +166,7 @@ class Trainers:
         return {
             rank: pace / usual
             for rank, pace in sorted(paces.items())
-            if usual and pace > SLOW * usual
+            if usual and pace > SLOW_FACTOR * usual
         }
 
     def mean_seconds(self, part: str) -> float:

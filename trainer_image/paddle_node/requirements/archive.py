@@ -38,11 +38,11 @@ from paddle_node.volume import durable
 
 PLATFORM = f"{sys.implementation.cache_tag}-{sysconfig.get_platform()}"
 """What compiled packages depend on."""
-ABANDONED = 86_400.0
+ABANDONED_AFTER = 86_400.0
 """Seconds after which an archive without a record has no builder any more."""
-LONGEST = 1_000_000
+RECORD_BYTES = 1_000_000
 """Bytes of a record that are read."""
-DEEPEST = 100
+MOST_FOLDERS = 100
 """Folders in each other: Python removes no deeper ones."""
 POLL = 1.0
 """Seconds between two looks for an environment; its Job takes minutes."""
@@ -107,7 +107,7 @@ def _records(folder: Path) -> Iterator[tuple[Path, Record | None]]:
         file = folder / f"record-{number}.json"
         try:
             with _open(file) as stream:
-                yield file, Record.read(stream.read(LONGEST).decode(errors="replace"))
+                yield file, Record.read(stream.read(RECORD_BYTES).decode(errors="replace"))
         except FileNotFoundError:
             yield file, None
             return
@@ -170,7 +170,9 @@ def _check_packable(environment: Path, path: str) -> Path:
 
 
 def _lies_inside(place: Path, path: str) -> bool:
-    return path.count("/") < DEEPEST and (place / path).resolve().is_relative_to(place.resolve())
+    return path.count("/") < MOST_FOLDERS and (place / path).resolve().is_relative_to(
+        place.resolve()
+    )
 
 
 def _normalize(member: tarfile.TarInfo) -> tarfile.TarInfo:
@@ -198,7 +200,7 @@ def _remove_abandoned(folder: Path) -> None:
     for file in durable.glob(folder, f"archive-{PLATFORM}-*"):
         # Its builder may remove it meanwhile.
         with contextlib.suppress(FileNotFoundError, IsADirectoryError):
-            if file.name not in named and time.time() - file.lstat().st_mtime > ABANDONED:
+            if file.name not in named and time.time() - file.lstat().st_mtime > ABANDONED_AFTER:
                 file.unlink()
 
 

@@ -26,7 +26,7 @@ _OUTPUT = re.compile(
 )
 """What a process that pip started has said: pip indents every line of it."""
 WHEELS_ALONE = "with program.index.secret only wheels are installed"
-MOST = 3
+MOST_NAMED = 3
 """Packages that one sentence names at most: pip lists each version that it tried."""
 
 
@@ -62,7 +62,7 @@ def explain_conflict(output: str, paddle: str) -> str:
     }
     for package, by_asker in demands.items():
         if len(by_asker) > 1:
-            others = [demand for demand in by_asker.values() if not demand.limit][:MOST]
+            others = [demand for demand in by_asker.values() if not demand.limit][:MOST_NAMED]
             limits = [demand for demand in by_asker.values() if demand.limit]
             # What Paddle itself says is wide: it is no party where others are two.
             hard = [demand for demand in limits if not demand.release]

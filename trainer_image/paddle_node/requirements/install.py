@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-EVERY = 5.0
+REPORT_INTERVAL = 5.0
 """Seconds between two reports."""
 CONFLICT = "The conflict is caused by:"
 """The line of pip's output that begins the list of who asks for what."""
@@ -45,7 +45,7 @@ def run(
         ended = threading.Event()
 
         def report() -> None:
-            while not ended.wait(EVERY):
+            while not ended.wait(REPORT_INTERVAL):
                 say(f"{packages} packages, {time.monotonic() - began:.0f} s: {doing}")
 
         reporter = threading.Thread(target=report, daemon=True)

@@ -17,11 +17,11 @@ from paddle_node.contract import Variable
 from paddle_node.environment import Reader
 from paddle_node.volume import durable
 
-LONGEST = 10_000
+REFUSAL_BYTES = 10_000
 """Bytes of a refusal that are read."""
-BEGUN = 10.0
+BELIEVED_AFTER = 10.0
 """Seconds within which an environment Job that began with these pods removes an older refusal."""
-REMOVED = 60.0
+MET_BELIEVED_AFTER = 60.0
 """The same for one that other pods have met: its Job may be waiting for a node."""
 
 
@@ -67,9 +67,9 @@ def believed_seconds(file: Path, environ: Mapping[str, str]) -> float:
     Raises OSError.
     """
     try:
-        run, seconds = _mark_file(file).read_text(), REMOVED
+        run, seconds = _mark_file(file).read_text(), MET_BELIEVED_AFTER
     except FileNotFoundError:
-        run, seconds = None, BEGUN
+        run, seconds = None, BELIEVED_AFTER
     if run == Reader(environ).text(Variable.RUN_ID, ""):
         return 0.0
     return seconds if _read(file).get("lasting") is True else math.inf
@@ -90,7 +90,7 @@ def _read(file: Path) -> dict[str, Any]:
     with contextlib.suppress(FileNotFoundError, ValueError, TypeError, KeyError, RecursionError):
         if (stream := durable.open_file(file)) is not None:
             with stream:
-                refusal = json.loads(stream.read(LONGEST))
+                refusal = json.loads(stream.read(REFUSAL_BYTES))
             if isinstance(refusal, dict) and str.isprintable(refusal["sentence"]):
                 return refusal
     return {}

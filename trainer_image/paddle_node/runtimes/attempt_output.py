@@ -35,15 +35,15 @@ NEWEST = "newest"
 """The link to the newest attempt's folder, beside it."""
 OURS = re.compile(r"run|attempts|set-aside|node_\d+")
 """Names in the job's output that are the agents' own."""
-SMALL = 64 << 20
+COPY_BYTES = 64 << 20
 """Bytes up to which a file is copied that a lost pod has not changed, but may have open."""
 COPIES = 8
 """Files that are copied at once."""
-DEEPEST = 500
+MOST_FOLDERS = 500
 """Parts of a path up to which a lost pod's files are copied."""
-LISTINGS = 5
+MOST_LISTINGS = 5
 """How often a lost pod's files are listed: if it still runs, it may replace what was listed."""
-LINKS = 1000
+MOST_LINKS = 1000
 """Names in `output/` that get a link while a run goes on."""
 
 Facts = Mapping[str, Any]
@@ -141,7 +141,7 @@ class AttemptOutput:
         here = self._folder.output
         durable.link(self._folder.attempts / NEWEST, self.root.name)
         names = [entry.name for entry in durable.entries(self.root / OUTPUT)]
-        names = [name for name in names if not OURS.fullmatch(name)][:LINKS]
+        names = [name for name in names if not OURS.fullmatch(name)][:MOST_LINKS]
         self._hide(names)
         there = {entry.name for entry in durable.entries(here)}
         for name in names:
@@ -255,7 +255,7 @@ class AttemptOutput:
         since = None if gone else (earlier / BEGAN).stat().st_ctime_ns
         _straighten(earlier)
         modes: dict[Path, int] = {}
-        for _ in range(LISTINGS):
+        for _ in range(MOST_LISTINGS):
             copies: list[_Copy] = []
             for part in (OUTPUT, BEFORE):
                 _take(earlier / part, self.root / part, since, copies, modes)
@@ -327,7 +327,7 @@ def _take(
         # Who may still write there may also remove it.
         with contextlib.suppress(FileNotFoundError):
             if entry.is_dir(follow_symlinks=False) and (since is not None or _exists(there)):
-                if len(there.parts) > DEEPEST:
+                if len(there.parts) > MOST_FOLDERS:
                     raise SettingError(
                         f"{here} lies too deep to be copied: remove the folders that the program "
                         "has made in each other by mistake"
@@ -340,7 +340,7 @@ def _take(
                 continue  # A call that was cut short got as far as this.
             elif since is None or not entry.is_file(follow_symlinks=False):
                 _move(here, there)
-            elif (state := here.lstat()).st_ctime_ns >= since or state.st_size <= SMALL:
+            elif (state := here.lstat()).st_ctime_ns >= since or state.st_size <= COPY_BYTES:
                 copies.append(_Copy(here, there, state.st_size))
             else:
                 _move(here, there)

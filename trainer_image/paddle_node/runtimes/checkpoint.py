@@ -21,7 +21,7 @@ from typing import Any
 from paddle_node.volume import durable
 
 RANK, STEM = "{rank}", "{stem}"
-SKIPPED = 1 << 16
+SKIPPED_BYTES = 1 << 16
 """Bytes of one value in a pickle from which it is skipped instead of read."""
 OPCODES = 1_000_000
 """Operations of a pickle after which only its last byte counts."""
@@ -218,7 +218,7 @@ class _SkippingFile:
         self.readline, self.tell = file.readline, file.tell
 
     def read(self, count: int = -1) -> Any:
-        if count < SKIPPED:
+        if count < SKIPPED_BYTES:
             return self._file.read(count)
         begin = self._file.tell()
         if count > self._size - begin:

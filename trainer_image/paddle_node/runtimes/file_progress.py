@@ -23,16 +23,16 @@ from paddle_node.volume.passes import Identity
 
 SAMPLERS = re.compile(r"\bDistributed(Batch)?Sampler\b")
 """Samplers that divide the data among the ranks a second time."""
-SOURCES = 2000
+MOST_SOURCES = 2000
 """Maximum number of a program's files to search."""
-WHOLE = 64 << 20
+WHOLE_BYTES = 64 << 20
 """Bytes up to which a file's content is read whole; of a larger one, `BLOCKS` blocks."""
 BLOCKS, BLOCK = 64, 1 << 16
-PLAIN = 100
+MOST_PLAIN = 100
 """The most files without a number in their names whose contents are compared."""
-CONTENTS = 300
+MOST_CONTENTS = 300
 """Contents that are remembered."""
-NAMED = 6
+MOST_NAMED = 6
 """Files that one sentence names."""
 TORN = "not-whole"
 """Folder in the output for checkpoints that are passed over because they are not whole."""
@@ -104,9 +104,10 @@ class FileProgress:
             self._tell_of_others()
         elif not newest and self._resume:
             files = sorted(path.name for path in durable.glob(self._root / OUTPUT, "*"))
+            names = ", ".join([*files[:MOST_NAMED], *(["..."] if files[MOST_NAMED:] else [])])
             self._say(
                 f"nothing matches {self._resume}, so this attempt starts over; {OUTPUT}/ has "
-                f"{', '.join(files[:NAMED]) or 'no file'}{', ...' if files[NAMED:] else ''}"
+                f"{names or 'no file'}"
             )
         return Resumption(
             newest,
@@ -183,7 +184,7 @@ class FileProgress:
         return {
             "best": best,
             "series": series.certain,
-            "contents": list(dict.fromkeys(contents))[-CONTENTS:],
+            "contents": list(dict.fromkeys(contents))[-MOST_CONTENTS:],
         }
 
     def _series(self, best: Number, facts: Facts) -> tuple[list[str], Series]:
@@ -204,7 +205,7 @@ class FileProgress:
         states = [
             (changed, name) for name in names if (changed := self._change_time(name)) is not None
         ]
-        for _, name in sorted(states, reverse=True)[:PLAIN]:
+        for _, name in sorted(states, reverse=True)[:MOST_PLAIN]:
             yield name, _content(self._root / name)
 
     def _state(self) -> str:
@@ -361,7 +362,7 @@ def _content(path: Path) -> str:
         with file.open("rb") as stream:
             size = os.fstat(stream.fileno()).st_size
             whole.update(f"{file.relative_to(path)}\0{size}\0".encode(errors="surrogateescape"))
-            if size <= WHOLE:
+            if size <= WHOLE_BYTES:
                 whole.update(hashlib.file_digest(stream, "sha256").digest())
                 continue
             for block in range(BLOCKS + 1):

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-MOST = 2000
+MOST_FILES = 2000
 """Files of one program to read."""
 _SCRIPT = re.compile(r"[\w./-]+\.(?:py|sh)\b")
 _MODULE = re.compile(r"-m\s+([\w.]+)")
@@ -23,7 +23,7 @@ _IMPORT = re.compile(
 def read_python_files(words: Sequence[str], folder: Path) -> Iterator[tuple[Path, str]]:
     """Yields each Python file below `folder` that runs, and its text, the command's own first."""
     waiting, read = list(_find_named(" ".join(words), folder)), set[Path]()
-    while waiting and len(read) < MOST:
+    while waiting and len(read) < MOST_FILES:
         file = waiting.pop(0)
         if file in read or not file.is_relative_to(folder):
             continue

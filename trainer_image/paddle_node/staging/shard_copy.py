@@ -145,7 +145,7 @@ def _should_copy(
             why = f"its {size} bytes are more than half of the {local.free()} of local disk"
         else:
             saved, measured = local.saves([file for file, _ in files.values()], size)
-            if saved >= local_disk.WORTH:
+            if saved >= local_disk.WORTHWHILE_SECONDS:
                 report(
                     f"{path} is copied to local disk, which saves about {saved:.0f} s ({measured})"
                 )

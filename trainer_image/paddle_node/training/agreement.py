@@ -16,7 +16,7 @@ from paddle_node.coordination import Session
 from paddle_node.environment import PodEnvironment
 from paddle_node.volume import durable
 
-LOOK = 0.01
+LOOK_INTERVAL = 0.01
 """Seconds between a pserver's looks into its pod's scratch folder."""
 
 
@@ -39,7 +39,7 @@ def agree_on(
     handed_on = pod.home / "agreed" / f"attempt-{attempt}" / file.name
     if session is None:
         while not handed_on.is_file():
-            time.sleep(LOOK)
+            time.sleep(LOOK_INTERVAL)
         return json.loads(handed_on.read_text())
     # All trainers must take the same branch, so only trainer 0 looks.
     exists = session.gather(f"{name} known", file.is_file() if session.trainer_id == 0 else None)[0]

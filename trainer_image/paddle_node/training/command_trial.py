@@ -27,9 +27,9 @@ from paddle_node.failure import Failure, leave
 from paddle_node.runtimes import launch
 from paddle_node.staging import preparation
 
-SHOWN = 3
+MOST_SHOWN = 3
 """Lines of a kind that are shown."""
-LONGEST = 160
+LINE_LENGTH = 160
 """Characters of a shown line."""
 _NUMBER = r"\b(?:{})\b\W{{0,4}}[-+]?\d"
 _CUT = re.compile(r"\.?\d*[eE][-+]?\d+")
@@ -72,8 +72,8 @@ class Matches:
             if match and (rest := _CUT.match(line, match.end(1))):
                 self._cut.setdefault(name, f"{match[1]} of {match[1]}{rest[0]}")
         for name, lines in self._alike.items():
-            if len(lines) < SHOWN and re.search(_NUMBER.format(self._words[name]), line, re.I):
-                lines.append(line.strip()[:LONGEST])
+            if len(lines) < MOST_SHOWN and re.search(_NUMBER.format(self._words[name]), line, re.I):
+                lines.append(line.strip()[:LINE_LENGTH])
 
     def describe_unmatched(self) -> str:
         """Returns a sentence if there are patterns and none has matched; else nothing."""
@@ -88,7 +88,7 @@ class Matches:
         """Returns a sentence for each pattern."""
         if not self._patterns:
             alike = [line for name in KINDS for line in self._alike[name]]
-            alike = list(dict.fromkeys(alike))[:SHOWN]
+            alike = list(dict.fromkeys(alike))[:MOST_SHOWN]
             return [f"metrics is not set; these lines look like steps: {_quote(alike)}"] * bool(
                 alike
             )

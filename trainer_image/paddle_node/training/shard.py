@@ -22,7 +22,7 @@ STRETCH = 1 << 12
 """Minimum bytes read in sequence from a file of lines: a window has records from very many
 places.
 """
-ODD = 0.01
+ODD_SHARE = 0.01
 """Share of records that may be unreadable: a large corpus has some odd lines, the wrong file has
 nothing else.
 """
@@ -210,8 +210,10 @@ class Parser:
     def check(self, name: str) -> None:
         """Raises `BadData` if more of the records were odd than a good file has."""
         sentence = f"{name}: {self.odd} of {self.read} records cannot be read"
-        if self.odd > self.read * ODD:
-            raise BadData(f"{sentence}, at most {ODD:.0%} may be so; the first is {self._first}")
+        if self.odd > self.read * ODD_SHARE:
+            raise BadData(
+                f"{sentence}, at most {ODD_SHARE:.0%} may be so; the first is {self._first}"
+            )
         if self.odd:
             print(f"{sentence} and are left out; the first is {self._first}", flush=True)
 

@@ -25,19 +25,19 @@ from paddle_node.failure import leave
 from paddle_node.volume import durable, pass_metrics
 from paddle_node.volume.goodput import KEPT, PARTS, SAVING, SLOWEST
 
-MOST = 500
+MOST_LINES = 500
 """Lines of a file above which every second line that neither begins nor ends an attempt is
 dropped.
 """
-OFTEN, SELDOM = 0.5, 10.0
+SHORTEST_INTERVAL, LONGEST_INTERVAL = 0.5, 10.0
 """Shortest and longest seconds between two lines; in between, a hundredth of the process's running
 time.
 """
-AGAIN = 60.0
+RETRY_AFTER = 60.0
 """Seconds before a volume that accepted no line is tried again."""
-LONGEST = 2000
+LINE_LENGTH = 2000
 """Characters of a log line that are searched for metrics."""
-READ = 16
+MOST_READ = 16
 """Lines with metrics that are read of those that came together: more come from a program that
 prints faster than anybody can read, and a sample of its lines is as good.
 """
@@ -81,7 +81,9 @@ class StepLog:
             self._sums[name][0] += value
             self._sums[name][1] += 1
         moment = time.monotonic()
-        if now or moment - self._written >= min(max(OFTEN, (moment - self._began) / 100), SELDOM):
+        if now or moment - self._written >= min(
+            max(SHORTEST_INTERVAL, (moment - self._began) / 100), LONGEST_INTERVAL
+        ):
             self._write(moment, facts)
 
     def flush(self) -> None:
@@ -112,7 +114,7 @@ class StepLog:
                 self._lines = self._file.read_bytes().count(b"\n") if self._file.exists() else 0
             pass_metrics.append(self._file, line, sync=False)
             self._lines += 1
-            if self._lines > MOST:
+            if self._lines > MOST_LINES:
                 kept = thin(self._file.read_bytes().splitlines(keepends=True))
                 durable.write(self._file, b"".join(kept))
                 self._lines = len(kept)
@@ -123,7 +125,7 @@ class StepLog:
                     "continues without",
                     flush=True,
                 )
-            self._refused, self._written = True, moment + AGAIN
+            self._refused, self._written = True, moment + RETRY_AFTER
 
 
 def thin(lines: Sequence[bytes]) -> list[bytes]:
@@ -137,7 +139,7 @@ def thin(lines: Sequence[bytes]) -> list[bytes]:
         place in (0, last) or whose[place - 1 : place + 2] != [rank] * 3
         for place, rank in enumerate(whose)
     ]
-    return [line for place, line in enumerate(lines) if edge[place] or place % 2][-MOST:]
+    return [line for place, line in enumerate(lines) if edge[place] or place % 2][-MOST_LINES:]
 
 
 class TimeSpent:
@@ -197,21 +199,21 @@ class LineMetrics:
         """
 
     def read(self, lines: Sequence[str]) -> None:
-        """Reads lines that came together: if they are many, up to `READ` with metrics, spread
+        """Reads lines that came together: if they are many, up to `MOST_READ` with metrics, spread
         evenly.
         """
         for line in lines if self.of_world is not None else ():
-            if (match := self.of_world.search(line[:LONGEST])) and match[1].isdecimal():
+            if (match := self.of_world.search(line[:LINE_LENGTH])) and match[1].isdecimal():
                 self.world = int(match[1])
                 self.unseen.pop(WORLD_SIZE, None)
-        if len(lines) <= READ:
+        if len(lines) <= MOST_READ:
             for line in lines:
                 self._read(line)
             return
         text = "\n".join(lines).encode(errors="replace")
         begin = 0
-        for place in range(1, READ + 1):
-            if begin * READ >= place * len(text):
+        for place in range(1, MOST_READ + 1):
+            if begin * MOST_READ >= place * len(text):
                 continue
             matches = [pattern.search(text, begin) for pattern in self._in_many]
             starts = [match.start() for match in matches if match]
@@ -219,17 +221,17 @@ class LineMetrics:
                 return
             start, end = text.rfind(b"\n", 0, min(starts)) + 1, text.find(b"\n", min(starts))
             end = len(text) if end < 0 else end
-            above = text[max(begin, start - LONGEST) : start].decode(errors="replace")
+            above = text[max(begin, start - LINE_LENGTH) : start].decode(errors="replace")
             self._read_step(above.split("\n"))
             self._read(text[start:end].decode(errors="replace"))
-            begin = max(end + 1, place * len(text) // READ)
+            begin = max(end + 1, place * len(text) // MOST_READ)
 
     def _read_step(self, lines: Sequence[str]) -> None:
         """Reads the newest step that one of the lines tells."""
         if STEP not in self._patterns:
             return
         for line in reversed(lines):
-            if match := self._patterns[STEP].search(line[:LONGEST]):
+            if match := self._patterns[STEP].search(line[:LINE_LENGTH]):
                 with contextlib.suppress(TypeError, ValueError, OverflowError):
                     self._step = int(_number_in(match))
                     self.unseen.pop(STEP, None)
@@ -239,7 +241,7 @@ class LineMetrics:
         self._read_step([line])
         values = {}
         for name, pattern in self._patterns.items():
-            if name != STEP and (match := pattern.search(line[:LONGEST])):
+            if name != STEP and (match := pattern.search(line[:LINE_LENGTH])):
                 with contextlib.suppress(TypeError, ValueError):
                     values[name] = _number_in(match)
                     self.unseen.pop(name, None)

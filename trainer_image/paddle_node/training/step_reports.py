@@ -10,7 +10,7 @@ from paddle_node.training.step_log import StepLog, TimeSpent, print_step
 from paddle_node.volume import pass_metrics
 from paddle_node.volume.passes import Position
 
-PRINT = 10.0
+PRINT_INTERVAL = 10.0
 """Seconds between trainer 0's lines about the progress of the pass."""
 
 
@@ -29,7 +29,7 @@ class StepReports:
         """The last step that can no longer be lost, as `step_log` counts steps; None: no step was
         made yet.
         """
-        self._printed = -PRINT
+        self._printed = -PRINT_INTERVAL
 
     def restart_clock(self) -> None:
         """Forgets the seconds until now: they belong to the start."""
@@ -62,7 +62,7 @@ class StepReports:
 
     def print_progress(self, number: int, step: int, position: Position) -> None:
         """In trainer 0: prints how far the pass is, every few seconds."""
-        if position.trained and time.monotonic() - self._printed >= PRINT:
+        if position.trained and time.monotonic() - self._printed >= PRINT_INTERVAL:
             self._printed = time.monotonic()
             far = {"step": step, "shard": self._records}
             print(pass_metrics.format_line({**self._facts(number, position), **far}), flush=True)

@@ -32,7 +32,7 @@ from paddle_node.training.shard import Parser, Reader, Record
 RECORDS = 100
 FILES = 20
 STEPS = 40
-LARGE = 100.0
+LARGE_ANSWER = 100.0
 """Mean of a regression's answers from which it is worth a warning."""
 
 
@@ -111,7 +111,7 @@ class TriedJob(Job):
             )
         if isinstance(backend, LocalSteps) and (answer := backend.number):
             mean = np.mean([np.abs(sample[answer]) for sample in samples])
-            if mean > LARGE:
+            if mean > LARGE_ANSWER:
                 print(
                     f"warning: {answer} is about {mean:,.0f}: let sample() divide it by its mean, "
                     "as numbers around 1 are learned fastest"

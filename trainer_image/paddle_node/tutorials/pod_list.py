@@ -23,11 +23,11 @@ from paddle_node.contract import ExitCode, Variable
 from paddle_node.environment import PodEnvironment
 from paddle_node.failure import Failure, SettingError
 from paddle_node.rendezvous.discovery import Discovery
-from paddle_node.retry import REMIND
+from paddle_node.retry import REMIND_INTERVAL
 
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 """Where Kubernetes mounts a service account's token and the cluster's CA."""
-CONNECT, ANSWER = 5.0, 15.0
+CONNECT_TIMEOUT, ANSWER_TIMEOUT = 5.0, 15.0
 """Seconds to reach the API server, and to wait for its next bytes."""
 WATCH = 240
 """Seconds after which the server ends a watch on its own; the next watch continues where it
@@ -37,7 +37,7 @@ BACKOFF = (0.2, 10.0)
 """Seconds before a retry of a request: first and longest. The pause doubles each time, and half of
 it is random.
 """
-LOOK = 0.05
+LOOK_INTERVAL = 0.05
 """Seconds between checks of what the watching thread has found."""
 
 
@@ -119,10 +119,10 @@ class PodList(Discovery):
                     f"{environment.peer_deadline:g})"
                 )
                 raise Failure(ExitCode.PEERS_MISSING, sentence)
-            if now - reminded > REMIND:
+            if now - reminded > REMIND_INTERVAL:
                 reminded = now
                 self._say(f"{self._missing()} after {now - began:.0f} s")
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(LOOK_INTERVAL)
         self._order = present
         index = next(
             i
@@ -239,7 +239,7 @@ class PodList(Discovery):
     def _list(self) -> str:
         """Lists all pods. Returns the version to watch from."""
         # Version 0 comes from the server's own cache: thousands of pods may ask at once.
-        with self._ask(ANSWER, resourceVersion="0") as answer:
+        with self._ask(ANSWER_TIMEOUT, resourceVersion="0") as answer:
             document = json.loads(answer.read())
         self._pods = {pod.name: pod for pod in map(Pod.read, document["items"])}
         self._problem = ""
@@ -250,7 +250,7 @@ class PodList(Discovery):
         new version.
         """
         more = {"watch": "true", "timeoutSeconds": str(WATCH), "allowWatchBookmarks": "true"}
-        with self._ask(WATCH + ANSWER, resourceVersion=version, **more) as answer:
+        with self._ask(WATCH + ANSWER_TIMEOUT, resourceVersion=version, **more) as answer:
             for event in map(json.loads, answer):
                 kind, document = event["type"], event["object"]
                 if kind == "ERROR":
@@ -272,7 +272,7 @@ class PodList(Discovery):
             f"/api/v1/namespaces/{self._pod.namespace}/pods",
             fields={"labelSelector": f"job-name={self._pod.job_object}", **more},
             headers={"Authorization": f"Bearer {token}"},
-            timeout=urllib3.Timeout(connect=CONNECT, read=silence),
+            timeout=urllib3.Timeout(connect=CONNECT_TIMEOUT, read=silence),
             preload_content=False,
             # The watching thread retries: urllib3's own retries would hide what went wrong, and
             # know no deadline.

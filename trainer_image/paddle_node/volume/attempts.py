@@ -19,7 +19,7 @@ PROGRAM, CLUSTER, POD, STOPPED = KINDS = ("program", "cluster", "pod", "stopped"
 """Why an attempt ended: the program failed, the cluster failed, a pod was lost, or a stop was
 requested.
 """
-KEPT = 200
+KEPT_ATTEMPTS = 200
 """Attempts that the record keeps; older ones are dropped."""
 
 
@@ -126,8 +126,10 @@ def write(
 ) -> None:
     """Returns once the record is on disk. Raises OSError. Blocking."""
     document = {
-        "attempts": [asdict(attempt) for attempt in list(attempts)[-KEPT:]],
-        "outcomes": {run: asdict(outcome) for run, outcome in list(outcomes.items())[-KEPT:]},
+        "attempts": [asdict(attempt) for attempt in list(attempts)[-KEPT_ATTEMPTS:]],
+        "outcomes": {
+            run: asdict(outcome) for run, outcome in list(outcomes.items())[-KEPT_ATTEMPTS:]
+        },
     }
     durable.write(file_of(folder), json.dumps(document, indent=1))
 

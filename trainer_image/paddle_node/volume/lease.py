@@ -27,7 +27,7 @@ from paddle_node.volume import durable
 
 BEATS = 9
 """Heartbeats per lease lifetime."""
-SAFE = 2 / 3
+SAFE_SHARE = 2 / 3
 """Share of the lease lifetime for which a holder may continue after its last heartbeat."""
 
 
@@ -77,7 +77,7 @@ class Lease:
         self._run_id = run_id
         self._incarnation = incarnation
         self._beats = 0
-        self._safe = expiry * SAFE
+        self._safe = expiry * SAFE_SHARE
         self._renewed = time.monotonic()
         """When the last heartbeat began that both read and wrote the lease."""
 

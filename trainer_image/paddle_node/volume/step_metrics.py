@@ -5,7 +5,7 @@ from contextlib import suppress
 
 from paddle_node.volume.job_folder import JobFolder
 
-LARGEST = 4 << 20
+FILE_BYTES = 4 << 20
 """Bytes of a rank's metrics file from which it is not read; a rank rarely writes a tenth of
 that.
 """
@@ -17,7 +17,7 @@ def first_report(folder: JobFolder, attempt: int) -> float | None:
     """
     file = folder.steps(0, 0)
     with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
-        if file.stat().st_size >= LARGEST:
+        if file.stat().st_size >= FILE_BYTES:
             return 0.0
         lines = file.read_text().splitlines()
         reports = [json.loads(line) for line in lines if line.endswith("}")]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-SEEN = 10.0
+NOTICE_SECONDS = 10.0
 """Seconds within which an operator or a scheduler looks at a new object."""
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from paddle_aws.operations.jobs.objects.kind import JobPhase, Kind, Phase
-from paddle_aws.operations.jobs.objects.object_fields import SEEN, seconds_old
+from paddle_aws.operations.jobs.objects.object_fields import NOTICE_SECONDS, seconds_old
 
 PADDLE_JOB = "batch.paddlepaddle.org/v1"
 COMPONENTS = ("worker", "ps", "heter")
@@ -39,7 +39,7 @@ def _has_ended(job: Mapping[str, Any]) -> bool:
 
 def _read_phase(job: Mapping[str, Any], running: bool, refused: str) -> JobPhase:
     spec, status, reason = job.get("spec", {}), job.get("status", {}), refused
-    if not status and seconds_old(job) > SEEN:
+    if not status and seconds_old(job) > NOTICE_SECONDS:
         reason = "the PaddleJob operator has not taken it up: does it run (docs/jobs.md)?"
     return JobPhase(
         _PHASES.get(str(status.get("phase", "")), "waiting"),

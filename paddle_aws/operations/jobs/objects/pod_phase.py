@@ -16,7 +16,7 @@ from paddle_aws.operations.cluster import reasons
 from paddle_aws.operations.cluster.reasons import shorten
 from paddle_aws.operations.jobs.objects import paddle_job
 from paddle_aws.operations.jobs.objects.job_objects import component
-from paddle_aws.operations.jobs.objects.object_fields import SEEN, condition, seconds_old
+from paddle_aws.operations.jobs.objects.object_fields import NOTICE_SECONDS, condition, seconds_old
 from paddle_aws.operations.jobs.objects.paddle_noise import SOURCE, is_noise
 from paddle_aws.operations.screen import span
 
@@ -176,7 +176,7 @@ def _pulling_or_unscheduled(pod: Pod) -> PodPhase:
     if spec.get("nodeName"):
         return PodPhase("starting", "its image is being pulled and its volume mounted")
     scheduler = spec.get("schedulerName", "default-scheduler")
-    if scheduler != "default-scheduler" and seconds_old(pod) > SEEN:
+    if scheduler != "default-scheduler" and seconds_old(pod) > NOTICE_SECONDS:
         return PodPhase(
             "waiting", f"scheduler {scheduler} has not looked at it: does it run (docs/jobs.md)?"
         )

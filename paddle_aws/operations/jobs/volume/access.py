@@ -38,7 +38,7 @@ from paddle_aws.operations.jobs.submission import Submission
 from paddle_aws.operations.jobs.volume.server import METHODS, Folder
 
 PORT = 8080
-READY = 300.0
+READY_DEADLINE = 300.0
 """Seconds within which the pod has to answer, including the image pull."""
 BLOCK = 4 << 20
 """Bytes per request."""
@@ -165,7 +165,7 @@ def mount_volume(
 
 
 def _wait_until_ready(cluster: ClusterApi, access: VolumeAccess, namespace: str) -> None:
-    deadline, reported = time.monotonic() + READY, ""
+    deadline, reported = time.monotonic() + READY_DEADLINE, ""
     while True:
         pod = cluster.find(access.path)
         if pod is None:
@@ -185,7 +185,7 @@ def _wait_until_ready(cluster: ClusterApi, access: VolumeAccess, namespace: str)
             cluster.say(f"the inspection pod waits: {reported}")
         if time.monotonic() > deadline:
             raise Failed(
-                f"the inspection pod does not start within {READY:.0f} s"
+                f"the inspection pod does not start within {READY_DEADLINE:.0f} s"
                 + (f": {reported}" if reported else "")
             )
         time.sleep(0.3)

@@ -16,7 +16,7 @@ from paddle_aws.operations.jobs.volume.transfer import download
 from paddle_aws.operations.screen import clean, say
 from paddle_aws.settings.file import cache_path
 
-NAMED = 4
+MOST_NAMED = 4
 """Files and folders that one sentence names."""
 
 
@@ -61,7 +61,7 @@ def model_words(volume: Volume, job: str) -> list[str]:
     names = [output.name for output in list_outputs(volume.files(OUTPUT))]
     if not names:
         return [f"the program wrote no file to {OUTPUT}/"]
-    shown = ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
+    shown = ", ".join(names[:MOST_NAMED]) + (", ..." if len(names) > MOST_NAMED else "")
     return [
         f"the program wrote {shown} to {OUTPUT}/: `paddle-aws results {job} --download {OUTPUT}` "
         "fetches that"

@@ -9,7 +9,7 @@ from paddle_node.volume.passes import PASS
 
 OUTPUT = "output"
 """The folder in the job's where its program writes."""
-ALIKE = 6
+MOST_ALIKE = 6
 """Names that differ in their numbers alone, up to which each has its line."""
 
 
@@ -66,7 +66,7 @@ def number_order(name: str) -> tuple[tuple[str | int, ...], str]:
 
 
 def fold(outputs: Iterable[ProgramOutput]) -> list[ProgramOutput]:
-    """Returns more than `ALIKE` outputs whose names differ in their numbers alone as one, with
+    """Returns more than `MOST_ALIKE` outputs whose names differ in their numbers alone as one, with
     their first and last name.
     """
     series: dict[str, list[ProgramOutput]] = {}
@@ -74,7 +74,7 @@ def fold(outputs: Iterable[ProgramOutput]) -> list[ProgramOutput]:
         series.setdefault(re.sub(r"\d+", "0", output.name), []).append(output)
     folded = []
     for alike in series.values():
-        if len(alike) <= ALIKE:
+        if len(alike) <= MOST_ALIKE:
             folded += alike
         else:
             name = f"{alike[0].name} ... {alike[-1].name}"

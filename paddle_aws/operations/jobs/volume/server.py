@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import parse_qsl, urlsplit
 
-IDLE = 120.0
-LARGEST, TOGETHER = 4 << 20, 64 << 20
+IDLE_DEADLINE = 120.0
+METRICS_LIMIT, METRICS_TOTAL = 4 << 20, 64 << 20
 """Bytes to read of a rank's metrics, and to send of all ranks'."""
 WINDOW = 16
 """Blocks whose checksums one request gets: with the client's own, some tenths of a second of
@@ -115,11 +115,11 @@ class Folder:
             for entry in self.files(path)
             if re.search(r"(vdlrecords|tfevents)[^/]*$", entry["name"])
         ]
-        share, room = (max(1, whole // max(1, len(files))) for whole in (most, TOGETHER))
+        share, room = (max(1, whole // max(1, len(files))) for whole in (most, METRICS_TOTAL))
         texts = {}
         for file in files:
             try:
-                lines = self.read(str(file), -LARGEST).decode(errors="replace").splitlines()
+                lines = self.read(str(file), -METRICS_LIMIT).decode(errors="replace").splitlines()
             except OSError:
                 continue
             whose, apart = (
@@ -264,7 +264,7 @@ def main() -> None:
     server = ThreadingHTTPServer(("", int(sys.argv[3])), Handler)
     print(f"listening on {server.server_address[1]}", flush=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    while time.monotonic() - Handler.asked < IDLE:
+    while time.monotonic() - Handler.asked < IDLE_DEADLINE:
         time.sleep(1)
 
 

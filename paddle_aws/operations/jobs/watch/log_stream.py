@@ -32,7 +32,7 @@ from paddle_aws.operations.jobs.watch.waiting import ENDS, Follower
 from paddle_aws.operations.options import job_arguments
 from paddle_aws.operations.screen import clean, console, say
 
-QUIET = 3600.0
+REOPEN_AFTER = 3600.0
 """Seconds for which a program may be silent before the stream is reopened."""
 COLOURS = (
     "cyan",
@@ -168,7 +168,7 @@ def _read_pod(
         if follow:
             query["follow"] = "true"
         try:
-            for raw in cluster.lines(f"{path}/log", query, read=QUIET if follow else None):
+            for raw in cluster.lines(f"{path}/log", query, read=REOPEN_AFTER if follow else None):
                 if again[raw]:
                     again[raw] -= 1
                     continue

@@ -15,7 +15,7 @@ from paddle_aws.operations.jobs.objects.object_fields import seconds_old
 from paddle_aws.operations.jobs.objects.pod_state import PodState
 from paddle_aws.operations.jobs.watch.job_view import JobView, poll_job
 
-GLANCE, PODS_A_SECOND = 2.0, 100
+POLL_INTERVAL, PODS_A_SECOND = 2.0, 100
 """Seconds between two polls (longer above 200 pods), and the number of pods that the API server
 lists per second.
 """
@@ -47,7 +47,7 @@ class Follower:
                 return
             began = seen.training is not None
             yield seen
-            time.sleep(max(GLANCE, len(seen.pods) / PODS_A_SECOND))
+            time.sleep(max(POLL_INTERVAL, len(seen.pods) / PODS_A_SECOND))
 
     def wait_until(
         self, enough: Callable[[JobView], bool], seconds: float | None = None
