@@ -10,7 +10,7 @@ IMAGE    := .venv-image
 EMULATOR := .venv-emulator
 CHECKOV  := .venv-checkov
 BIN      := $(VENV)/bin
-# Byte code is kept: an edit round compiles what was edited, and no more.
+# Byte code is kept, so that a run compiles only what was edited.
 RUN      := PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONDONTWRITEBYTECODE=
 
 # The first interpreter of $(2) that really is 3.11 or newer, below 3.$(1) (a pyenv shim may exist
@@ -74,7 +74,7 @@ docs: setup .venv-docs/.ready  ## the site of docs/, in dist/site; fails at a li
 manifests: setup examples/quick_start/sample.tsv  ## the review copy of the job's manifests, in dist/
 	@$(RUN) $(BIN)/paddle-aws manifests $(JOB)
 
-# For a job file only where one is named: the image of all others is the one without a job's
+# Only for a named job file: without one, `make image` builds the image without a job's
 # requirements.
 FOR_JOB = $(if $(filter command environment,$(firstword $(origin JOB))),--job $(JOB))
 image: setup  ## build the trainer image (docker or podman; BASE=, REQUIREMENTS=, TAG= and JOB= as in docs/data.md)

@@ -1,15 +1,5 @@
-"""What a job costs its cluster at 100, 1,000 and 10,000 pods, and what breaks first.
-
-    python benchmarks/scale.py [--pods 100 1000 10000] [--write docs/scale.md]
-
-Objects: the manifests of a job on EFS, a Pod a trainer, an EndpointSlice for each 100. Start: from
-the last pod's hello until all are told to start. End: from the loss of 1 % at once until all others
-know. Pod 0: peak memory, open files, MB over its N TCP connections. API requests of pods until they
-know each other: by index, by pod-list (scaled from a sample), by the tutorials' scripts (computed).
-DNS: look-ups of pod 0's name; each is two queries, A and AAAA, in the first search domain
-(resolv.conf(5), `ndots:5`). EFS: system calls on the volume by strace while a pod checks its shard
-of N, and pod 0 finds and checks the newest of 30 passes of N files. All on loopback and a local
-disk.
+"""Measures what a job costs its cluster at 100, 1,000 and 10,000 pods, for docs/scale.md:
+`python benchmarks/scale.py [--pods 100 1000 10000] [--write docs/scale.md]`.
 """
 
 from __future__ import annotations
@@ -79,32 +69,47 @@ def main() -> None:
         options.write.write_text(page(rows))
 
 
-BREAKS = """
+COLUMNS = """
+* **objects**: Kubernetes objects: the manifests of a job on EFS, a Pod for each trainer, an
+  EndpointSlice for each 100 pods.
+* **start**: from the last pod's first message until all pods know that the attempt starts.
+* **end**: 1 % of the pods are lost at once; until all others know that the attempt ends.
+* **pod 0**: the pod of rank 0, where the rendezvous server runs: peak memory, open files, and
+  traffic over its connections without heartbeats.
+* **API requests**: of all pods, until they know each other: with `discovery: index`; with
+  `pod-list`, scaled up from a sample; with the tutorials' scripts, calculated.
+* **DNS**: look-ups of pod 0's name. Each is two queries, A and AAAA, in the first search domain
+  (resolv.conf(5), `ndots:5`).
+* **EFS: a pod**: system calls on the volume (strace) while a pod checks its shard.
+* **EFS: pod 0**: the same while pod 0 looks for the newest of 30 passes and checks it; that pass
+  has a file for each pod.
+
 ## What breaks first
 
-1. 5,000 nodes are what Kubernetes is tested with ("Considerations for large clusters").
-2. Above 6,500 trainers the list of all peers no longer fits into one variable (Linux: 131,071
-   bytes); job.yaml refuses more.
-3. Each pod and node needs an address of the private subnets (`network.cidr`).
-4. EFS takes 25,000 connections and, `elastic`, 250,000 reads a second of metadata in frequent use
-   (EFS user guide, quotas).
+1. Kubernetes is tested with up to 5,000 nodes ("Considerations for large clusters").
+2. Above 6,500 trainers, the list of all peers does not fit into one environment variable (131,071
+   bytes on Linux), so job.yaml allows no more. The row of 10,000 pods counts the manifests of
+   6,500.
+3. Each pod and each node needs an address of the private subnets (`network.cidr`).
+4. EFS accepts 25,000 connections and, in mode `elastic`, 250,000 reads a second of frequently used
+   data, metadata included ("Amazon EFS quotas").
 """
 
 
 def page(rows: list[dict]) -> str:
-    """Returns the rows as a page; the last paragraph of this file's docstring explains them."""
-    title, _, text = __doc__.partition("\n")
-    load = f"{os.getloadavg()[0]:.0f} on {os.cpu_count()} cores"
+    """Returns the rows as a page."""
     lines = [
-        f"# {title}",
+        "# What a job costs its cluster, and what breaks first",
         "",
-        "Written by `python benchmarks/scale.py --write docs/scale.md`; load of the machine: "
-        f"{load}.",
+        "This page is for people who plan a job of hundreds or thousands of pods. `python",
+        "benchmarks/scale.py --write docs/scale.md` measured it over loopback and a local disk, on",
+        f"a machine of {os.cpu_count()} cores with a load of {os.getloadavg()[0]:.0f}:",
         "",
+        f"| {' | '.join(rows[0])} |",
+        "|" + "---|" * len(rows[0]),
+        *(f"| {' | '.join(row.values())} |" for row in rows),
     ]
-    lines += [f"| {' | '.join(rows[0])} |", "|" + "---|" * len(rows[0])]
-    lines += [f"| {' | '.join(row.values())} |" for row in rows]
-    return "\n".join([*lines, "", text.strip().partition("\n\n")[2].strip()]) + "\n" + BREAKS
+    return "\n".join(lines) + "\n" + COLUMNS
 
 
 # Kubernetes' objects.

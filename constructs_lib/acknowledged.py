@@ -10,7 +10,9 @@ from aws_cdk import Acknowledgment, CfnResource, Stack, Validations
 from constructs import IConstruct
 
 OPT_OUT = "paddle-aws:acknowledgements"
-"""A context key: `false` leaves all findings open, for owners of an app who judge them alone."""
+"""Context key: with `false`, no finding is acknowledged, so that the app's owners judge all of
+them.
+"""
 _LINT = "cfn-lint:"
 _PACKS = {
     "AwsSolutions-": "AwsSolutions",
@@ -20,8 +22,7 @@ _PACKS = {
 
 
 def acknowledge(scope: IConstruct, reason: str, *findings: str) -> None:
-    """Acknowledges `findings` about `scope`, or about constructs below it, and gives the reason why
-    they stand.
+    """Acknowledges `findings` about `scope`, or about constructs below it, with the reason.
 
     A finding of checkov or cfn-lint is about one resource: `scope` itself, or its default child. If
     `scope` is a stack, a cfn-lint finding is about its whole template.
@@ -87,7 +88,7 @@ def wildcard_findings(scope: IConstruct, *resources: str) -> list[str]:
 
 
 def _spell(value: Any) -> str:
-    """Returns a resolved value as cdk-nag spells it."""
+    """Returns a resolved value in cdk-nag's spelling."""
     if isinstance(value, str):
         return re.sub(r"\$\{([^}]+)\}", r"<\1>", value)
     ((function, argument),) = value.items()

@@ -1,4 +1,4 @@
-"""Rules about IPv4 ranges: who owns them, and which ones AWS takes. Imports no aws_cdk."""
+"""Rules about IPv4 ranges: which are private, and which AWS accepts. Imports no aws_cdk."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -7,7 +7,7 @@ from ipaddress import IPv4Address, IPv4Network, collapse_addresses
 from constructs_lib.rules import Violation, refuse_text
 
 MOST = 2 * 2**24
-"""Addresses in two /8: a company's private ranges fit, 0.0.0.0/1 does not."""
+"""Addresses of two /8: enough for the ranges of one company, too few for 0.0.0.0/1."""
 PRIVATE = [IPv4Network(block) for block in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")]
 SHARED = IPv4Network("100.64.0.0/10")
 """RFC 6598: allowed for a VPC and for pods, but not for Kubernetes services on EKS."""
@@ -33,7 +33,9 @@ def covers_internet(ranges: Iterable[IPv4Network]) -> bool:
 def refuse_everybody(
     prop: str, ranges: Iterable[str], what: str, example: str
 ) -> Iterator[Violation]:
-    """Refuses what is no list of IPv4 ranges, and ranges that open `what` to everybody."""
+    """Refuses a value that is not a list of IPv4 ranges, and ranges that open `what` to
+    everybody.
+    """
     if isinstance(ranges, str):
         yield from refuse_text(prop, ranges, ranges if "/" in ranges else example)
         return

@@ -1,5 +1,5 @@
-"""Rules about what people write, which cluster.yaml's settings and the constructs both ask: each
-rule stands once. Imports no aws_cdk.
+"""Rules that cluster.yaml's settings and the constructs share, each written once. Imports no
+aws_cdk.
 
 A rule yields a `Violation` for each value that it refuses. None means that a value is unset, or a
 token that only the deploy knows: no rule refuses it.
@@ -18,8 +18,8 @@ class Violation(NamedTuple):
     value: object
     """Its value."""
     allowed: str
-    """What is allowed; `{name}` stands for another property, which may be called otherwise by who
-    asks.
+    """What is allowed; `{name}` stands for another property, which the caller may know by another
+    name.
     """
 
 
@@ -104,19 +104,19 @@ def refuse_unlike(prop: str, value: str | None, pattern: str, example: str) -> I
 
 
 def refuse_text(prop: str, values: object, example: str) -> Iterator[Violation]:
-    """Refuses text, which Python takes for a list of its letters."""
+    """Refuses text in place of a list: Python would take it for a list of its letters."""
     if isinstance(values, str):
         yield Violation(prop, values, f"allowed is a list, such as [{example!r}]")
 
 
 def duplicates(prop: str, values: Sequence[str], what: str) -> Iterator[Violation]:
-    """Refuses a list with an entry that it has already."""
+    """Refuses a list that has an entry twice."""
     if not isinstance(values, str) and len(set(values)) < len(values):
         yield Violation(prop, ", ".join(values), f"each {what} may be listed once")
 
 
 def addresses(prop: str, emails: Sequence[str], count: int | None = None) -> Iterator[Violation]:
-    """Refuses e-mail addresses that AWS Budgets would not take. `count`: how many there are, with
+    """Refuses e-mail addresses that AWS Budgets does not accept. `count`: how many there are, with
     those that only the deploy knows.
     """
     many = len(emails) if count is None else count
@@ -133,7 +133,7 @@ def addresses(prop: str, emails: Sequence[str], count: int | None = None) -> Ite
 
 
 def nat_count(gateways: int | None, zones: int) -> Iterator[Violation]:
-    """Refuses NAT gateways that are neither none, nor one, nor one for each zone."""
+    """Refuses any number of NAT gateways but 0, 1 and one for each zone."""
     if gateways is not None and gateways not in (0, 1, zones):
         allowed = f"allowed is 0, 1, or {zones} (one for each of {{availability_zones}})"
         yield Violation("nat_gateways", gateways, allowed)

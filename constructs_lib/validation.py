@@ -1,5 +1,5 @@
-"""Refuses what a construct cannot do, at synth, in one sentence that names its path, the property,
-what was found and what is allowed.
+"""Refuses bad input of a construct at synth, in one sentence with its path, the property, the value
+and what is allowed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

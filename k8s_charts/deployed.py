@@ -56,23 +56,23 @@ class ClusterOutputs(model.Settings):
     region: str = ""
     """Empty: unknown."""
     data_job_credentials: Literal["pod-identity", "instance-profile"] = "pod-identity"
-    """From whom the data job's pod gets its right to read sources: EKS's agent on the node, or the
-    node's instance profile.
+    """How the data job's pod gets AWS credentials: from EKS's agent on the node, or from the node's
+    instance profile.
     """
     jobs_namespace: str = ""
-    """The only namespace whose data jobs have that right; empty: unknown."""
+    """The only namespace whose data jobs get them; empty: unknown."""
     host_ports: str = Field(
         default="open", pattern=r"^(open|closed|\d+(-\d+)?(,\d+(-\d+)?)*)$", examples=["7164-7167"]
     )
-    """At which ports nodes reach each other: open, at any; a self-managed cluster's at those that
-    cluster.host_ports names.
+    """TCP ports at which nodes reach each other. open: all; a self-managed cluster: those of
+    cluster.host_ports.
     """
     file_system_mounts: str = ""
     """The folders where nodes mount the file system, separated by commas; none: nowhere; empty:
     unknown.
     """
     kubernetes_version: str = ""
-    """Such as 1.35; empty: unknown, and manifests say nothing that an older cluster would
+    """Such as 1.35; empty: unknown, so manifests hold nothing that an older cluster would
     refuse.
     """
     auto_mode: str = ""
@@ -80,7 +80,7 @@ class ClusterOutputs(model.Settings):
     cluster_dns: str = ""
     """Address of EKS Auto Mode's name service; empty: unknown."""
     placeholders: bool = False
-    """True where nothing was deployed: the manifests can be read and checked, not applied."""
+    """Whether nothing is deployed yet: the manifests can be read and checked, but not applied."""
 
     @property
     def restarts_in_place(self) -> bool:
@@ -164,8 +164,8 @@ class ClusterOutputs(model.Settings):
 
     @classmethod
     def placeholder(cls) -> Self:
-        """Returns values of the right form that belong to nobody, for reading manifests before
-        anything is deployed.
+        """Returns placeholders of the right form, for manifests that are read before anything is
+        deployed.
         """
         return cls(
             file_system_id="fs-00000000000000000",
@@ -274,7 +274,7 @@ def pushed_images(image_file: Path) -> dict[str, str]:
 
 def read_cuda(image_file: Path) -> str:
     """Returns the CUDA version of the image that `make push` pushed last; empty if it has none or
-    nobody knows.
+    that is unknown.
     """
     return _read(image_file).cuda
 
@@ -293,8 +293,8 @@ class Deployed:
     outputs: ClusterOutputs
     image: str
     missing: str = ""
-    """What the documents hold placeholders for, as the first half of a sentence; empty if they can
-    be applied.
+    """The first half of a sentence that says for what the documents hold placeholders; empty if
+    they can be applied.
     """
 
     @classmethod
@@ -325,8 +325,8 @@ class Deployed:
                 image,
                 f"{outputs_file} does not exist, and the job takes from it: {', '.join(settings)}",
             )
-        # The version of this Kubernetes is unknown: the documents hold nothing that an older one
-        # would refuse.
+        # The version of this Kubernetes is unknown, so the documents hold nothing that an older
+        # version would refuse.
         return cls(
             outputs.model_copy(update={"kubernetes_version": "", "placeholders": False}), image
         )

@@ -55,7 +55,9 @@ def charts(
 
 
 def _check_ports(job: TrainingJob, outputs: ClusterOutputs) -> None:
-    """Raises SettingError for a job at ports of its nodes that these do not open to each other."""
+    """Raises SettingError if the job takes ports of its nodes that the nodes do not open to each
+    other.
+    """
     controller = CONTROLLERS[job.controller]
     if closed := outputs.closed_ports(controller.host_ports(job)):
         setting, instead = controller.host_ports_setting

@@ -87,8 +87,8 @@ def environment(job: TrainingJob, image: str) -> str | None:
     return _digest(
         {
             "requirements": sorted(program.requirements),
-            # With a Secret no code of a package runs while it is built, and what is built is for
-            # those who have it.
+            # With a Secret, no package's code runs during the build, and only jobs with the same
+            # Secret share the archive.
             "index": program.index and [program.index.url, program.index.secret],
             "wheels": program.wheels,
             "paddle": job.chosen_paddle,

@@ -1,4 +1,4 @@
-"""People's permissions, the key, and what protects the stacks: the stack that lives longest.
+"""The stack that lives longest: people's permissions, the key, and the protection of the stacks.
 
 The teams are the operator; the trainer, who submits jobs and reads results; and the reader, who
 only looks. Each Session Manager statement requires a document: a session without one opens a shell.
@@ -33,7 +33,7 @@ WHY: dict[str, str] = {
 
 
 TASKS = {"operator": "Operates", "trainer": "Trains on", "reader": "Looks at"}
-"""The teams that get a cluster's work."""
+"""The teams that get rights in a cluster."""
 
 
 class AccessStack(PlatformStack):
@@ -73,7 +73,7 @@ class AccessStack(PlatformStack):
             # `deployer: restricted` no longer needs it, but CloudFormation removes no export that a
             # deployed stack imports.
             self.export_value(team.group.group_name)
-        # What an operator needs to do before there is a cluster.
+        # An operator's rights before there is a cluster.
         named = spec.protect.lifted_by
         policy = _allow(
             people,
@@ -107,8 +107,8 @@ def access_outputs(access: AccessPart) -> dict[str, str]:
 
 
 def grant_work(scope: PlatformStack, *, ssh_key: str | None = None) -> None:
-    """Grants each team its work with a cluster, in the stack that knows bucket and cluster, which
-    know nothing of people.
+    """Grants each team its rights in a cluster, in the stack that knows the bucket and the cluster;
+    these do not know the teams.
 
     Args:
         ssh_key: name of the parameter with the private key that the cluster made; None: it made

@@ -1,4 +1,4 @@
-"""The control plane, who may talk to it, and its name."""
+"""The control plane, access to it, and its DNS names."""
 
 from aws_cdk import Annotations, Stack
 from aws_cdk import aws_ec2 as ec2
@@ -47,8 +47,8 @@ class ClusterStack(PlatformStack):
         make_public_name(self, "CNAME", name.host)
         self.output(Region=self.region)
         if spec.cluster.existing is None:
-            # Charts use only what this version supports. An existing cluster's version is not ours
-            # to state.
+            # Charts use only what this version supports. The settings do not say which version an
+            # existing cluster has.
             self.output(KubernetesVersion=spec.cluster.version)
         if cluster is None and spec.cluster.existing is None:
             # Self-managed nodes import these. Always exported: else they would go before the nodes

@@ -119,10 +119,10 @@ class Jobs(Settings):
     namespace: DnsLabel = NAMESPACE
     """The jobs' Kubernetes namespace, as in job.yaml."""
     queue: DnsLabel | None = None
-    """Kueue's queue, which `paddle-aws setup` makes (docs/jobs.md)."""
+    """Name of the Kueue queue that `paddle-aws setup` makes (docs/jobs.md)."""
     images: Annotated[list[ImageName], require_unique("image")] = Field(default=[], max_length=20)
-    """Images that every node pulls before its first job and keeps; `paddle-aws setup` sees to it
-    (docs/start-up.md).
+    """Images that every node pulls before its first job and keeps, once you have run `paddle-aws
+    setup` (docs/start-up.md).
     """
 
     def _faults(self) -> Iterator[Fault]:
@@ -142,28 +142,30 @@ class Protection(Settings):
     """What a deploy may not replace or remove: all that holds data, and what other stacks use."""
 
     after_deploy: bool = True
-    """Each deploy protects the stacks that it makes or changes from the next ones (docs/aws.md).
-    false: `paddle-aws protect` alone does.
+    """Each deploy protects the stacks that it makes or changes from later deploys (docs/aws.md).
+    false: only `paddle-aws protect` does.
     """
     lifted_by: Annotated[list[UserArn], require_unique("user")] = Field(default=[], max_length=10)
-    """Members of the operator team who may lift it, by the ARNs of their IAM users and with their
-    own credentials, not the team's role; empty: every operator.
+    """ARNs of the operators' IAM users who may lift it, with their users' credentials, not with the
+    team's role. Empty: every operator may.
     """
 
 
 class Budget(Settings):
-    """A monthly budget, with alarms by e-mail and a dashboard; nodes are counted (on EKS by an
-    agent on them).
+    """A monthly budget, with alarms by e-mail and a dashboard. On EKS an agent on the nodes counts
+    them.
     """
 
     monthly_usd: int | None = Field(default=None, ge=USD.least)
-    """US dollars a month for this cluster's tag, which `paddle-aws doctor --fix` activates a day
-    after the first deploy; unset: alarms and dashboard alone.
+    """US dollars a month for all that has this cluster's tag; `paddle-aws doctor --fix` activates
+    the tag, a day after the first deploy. Unset: only alarms and a dashboard.
     """
     emails: Annotated[list[Email], require_unique("address")] = Field(
         min_length=EMAILS.least, max_length=EMAILS.most
     )
-    """E-mail addresses for alarms, 80 % and 100 % of the budget, and a forecast above it."""
+    """E-mail addresses that get the alarms, and a message at 80 % and 100 % of the budget and when
+    the forecast exceeds it.
+    """
 
 
 class ClusterSpec(Settings):
@@ -190,25 +192,25 @@ class ClusterSpec(Settings):
     tags: dict[str, str] = Field(default={}, max_length=40)
     """More tags."""
     deployer: Literal["administrator", "restricted"] = "administrator"
-    """An administrator, or restricted to this cluster (docs/deployment-policy.md); after a change,
-    run `paddle-aws bootstrap`.
+    """administrator: a deployment may do everything. restricted: only what this cluster needs
+    (docs/deployment-policy.md). After a change, run `paddle-aws bootstrap`.
     """
     account: str | None = Field(default=None, pattern=r"^\d{12}$", examples=["123456789012"])
-    """The AWS account, in quotes: with credentials of another one, cdk and commands stop. Unset:
-    whichever the credentials belong to.
+    """The AWS account, in quotes: cdk and the commands refuse credentials of any other account.
+    Unset: the account of your credentials.
     """
     bootstrap_qualifier: str | None = Field(
         default=None, pattern=r"^[a-z0-9]{1,10}$", examples=["corp"]
     )
-    """The bootstrap that deploys the cluster, where your organization has one; unset: one of its
-    own, by `paddle-aws bootstrap`.
+    """Qualifier of your organization's bootstrap, if that deploys the cluster. Unset: `paddle-aws
+    bootstrap` makes a bootstrap for this cluster.
     """
     extends: str | None = Field(default=None, examples=["org.yaml"])
-    """A settings file that this one adds to, by its path from here: groups are merged, all else is
-    replaced (docs/library.md).
+    """A settings file that this one extends, by its path from here: groups are merged, any other
+    value is replaced (docs/library.md).
     """
     locked: list[str] = Field(default=[], examples=[["retain", "nodes.*.ssh"]])
-    """Settings that no file that extends this one changes."""
+    """Settings that a file may not change when it extends this one."""
     retain: bool
     """true keeps file system, bucket, key and image repository on a destroy; false deletes them
     with everything in them.
@@ -230,7 +232,7 @@ class ClusterSpec(Settings):
     cluster: ControlPlane = ControlPlane()
     """The Kubernetes control plane."""
     compute: Literal["fixed", "auto"] = "fixed"
-    """fixed: as many nodes as you set. auto: EKS Auto Mode makes nodes for the pods that wait
+    """fixed: as many nodes as you set. auto: EKS Auto Mode starts nodes for pods that wait
     (docs/aws.md compares the two).
     """
     nodes: dict[GroupName, NodeGroup] = Field(

@@ -25,7 +25,7 @@ from paddle_aws.stacks.rule_settings import apply_rule
 
 
 class Distribution(Settings):
-    """Which files the machines run: what `paddle-aws lock distribution` wrote."""
+    """The files that the machines run, as `paddle-aws lock distribution` wrote them."""
 
     lock: str = "locks/distribution.json"
     """The lock file."""
@@ -44,16 +44,14 @@ class Distribution(Settings):
 
 
 class Snapshots(Settings):
-    """Snapshots of etcd, which holds what the cluster knows, into the bucket below
-    cluster/snapshots/.
-    """
+    """Snapshots of etcd, the cluster's state, in the bucket below cluster/snapshots/."""
 
     schedule: str = Field(
         default="0 */6 * * *", pattern=r"^[\d*/,-]+( [\d*/,A-Za-z-]+){4}$", examples=["0 */6 * * *"]
     )
-    """When, as five cron fields in UTC."""
+    """When to take one, as five cron fields in UTC."""
     keep: int = Field(default=28, ge=1, le=1000)
-    """How many are kept."""
+    """How many to keep."""
 
 
 class ClusterSsh(Settings):
@@ -68,8 +66,9 @@ class ClusterSsh(Settings):
 
 
 KUBERNETES_VERSIONS = ("1.34", "1.35", "1.36")
-"""Versions in EKS standard support when this was released. A newer one is taken with a warning:
-only EKS knows what it has by now, and until when it supports it (`paddle-aws doctor` asks).
+"""Versions in EKS standard support at the time of this release. A newer version is accepted with a
+warning: only EKS knows which versions it has by now and until when it supports them (`paddle-aws
+doctor` asks it).
 """
 
 
@@ -82,7 +81,7 @@ TUNNEL_TYPE = "t4g.nano"
 """EC2 type of the tunnel machine for a private endpoint."""
 
 DAEMON_ADDONS = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
-"""Add-ons that come with the cluster: in an existing one they are somebody else's."""
+"""Add-ons that come with a new cluster. Those of an existing cluster stay as they are."""
 ADDONS = (
     *DAEMON_ADDONS,
     "coredns",
@@ -140,7 +139,7 @@ PortRange = Annotated[str, Field(pattern=PORTS, examples=["7164-7167"])]
 
 
 class ExistingCluster(Settings):
-    """An EKS cluster that is there already, in the network's VPC, with authentication mode API."""
+    """An existing EKS cluster in the network's VPC, with authentication mode API."""
 
     name: str = Field(pattern=r"^[0-9A-Za-z][0-9A-Za-z_-]{0,99}$", examples=["their-cluster"])
     """The cluster's name."""
@@ -161,8 +160,8 @@ class ControlPlane(Settings):
     kind: Literal["eks", "self-managed"] = "eks"
     """eks: AWS runs the control plane. self-managed: k3s on EC2 (docs/self-managed.md)."""
     version: str = "1.36"
-    """Kubernetes version (docs/aws.md has the upgrade). Kind self-managed: that of the lock; may be
-    unset.
+    """Kubernetes version; docs/aws.md explains an upgrade. Kind self-managed: the version of the
+    lock file, which is also the default.
     """
     service_cidr: Annotated[str, private_range(12, 24, "172.20.0.0/16")] | None = None
     """Addresses of Kubernetes services: /12 to /24, outside the VPC; unset: 172.20.0.0/16
@@ -173,7 +172,9 @@ class ControlPlane(Settings):
     )
     """CIDRs that may reach the API endpoint from the internet; empty: it is private."""
     tunnel: bool | None = None
-    """A machine for `paddle-aws kubeconfig --tunnel`; unset: where a new endpoint is private."""
+    """A small machine for `paddle-aws kubeconfig --tunnel`. Unset: a new cluster gets it if its
+    endpoint is private.
+    """
     administrators: list[Principal] = Field(default=[])
     """IAM ARNs that administer the cluster."""
     deployers: list[Principal] = Field(default=[])
@@ -183,11 +184,12 @@ class ControlPlane(Settings):
     log_days: LogDays = 90
     """Retention of control-plane logs; 0: none."""
     support: Literal["standard", "extended"] = "standard"
-    """When standard support of the version ends: standard: EKS upgrades the control plane to the
-    next version; extended: EKS keeps it for twelve months more, at six times the price.
+    """What EKS does when standard support of the version ends. standard: it upgrades the control
+    plane to the next version. extended: it keeps the version for twelve more months, at six times
+    the price.
     """
     addons: dict[AddonName, AddonVersion] = Field(default={})
-    """Add-on: version, such as v1.2.3-eksbuild.1 (docs/aws.md)."""
+    """Version of each add-on that you name, such as v1.2.3-eksbuild.1 (docs/aws.md)."""
     oidc_provider: bool = False
     """An IAM OIDC provider, for tools that use IAM roles for service accounts."""
     existing: ExistingCluster | None = None
@@ -195,25 +197,29 @@ class ControlPlane(Settings):
     distribution: Distribution = Distribution()
     """Self-managed: the files that the machines run."""
     pod_cidr: Annotated[str, private_range(12, 22, "10.42.0.0/16", SHARED)] = "10.42.0.0/16"
-    """Self-managed: addresses of pods, /12 to /22, outside VPC and services; a machine takes a
-    /24.
+    """Self-managed: addresses of pods, /12 to /22, outside the VPC and the services; each machine
+    takes a /24.
     """
     instance_type: Annotated[str, apply_rule(control_plane_type)] = "t3.medium"
     """Self-managed: the control plane's EC2 type (Nitro)."""
     availability_zone: str | None = None
-    """Self-managed: the control plane's zone, for good; unset: the first one."""
+    """Self-managed: the control plane's zone, which cannot change later; unset: the first zone."""
     private_address: str | None = Field(
         default=None, pattern=rf"^{_OCTET}(\.{_OCTET}){{3}}$", examples=["10.0.64.9"]
     )
-    """Self-managed: the control plane's address, for good; unset: its subnet's ninth."""
+    """Self-managed: the control plane's private address; choose it before the first deploy. Unset:
+    the ninth of its subnet.
+    """
     elastic_ip: bool = False
-    """Self-managed: a public address for the endpoint, if public_access_from is set. For good."""
+    """Self-managed: a public address, at which `public_access_from` reaches the endpoint; choose it
+    before the first deploy.
+    """
     volume_gib: int = Field(default=20, ge=STATE_GIB.least, le=STATE_GIB.most)
-    """Self-managed: size of the state's volume, GiB."""
+    """Self-managed: size of the volume that holds the cluster's state, GiB."""
     volume_snapshot: str | None = Field(
         default=None, pattern=r"^snap-[0-9a-f]{8,17}$", examples=["snap-0123456789abcdef0"]
     )
-    """Self-managed: EBS snapshot that the volume starts from."""
+    """Self-managed: EBS snapshot from which this volume is made."""
     snapshots: Snapshots = Snapshots()
     """Self-managed: etcd's snapshots."""
     host_ports: Annotated[list[PortRange], require_unique("range"), apply_rule(wrong_ports)] = (

@@ -283,8 +283,8 @@ def _partition(spec: ClusterSpec) -> str:
 
 
 def boundary(spec: ClusterSpec, templates: Templates) -> list[dict[str, Any]]:
-    """Returns the most that a role may do: what the roles' policies allow, limited to the
-    templates' names or the tag `cluster`.
+    """Returns the permissions boundary: what the roles' policies allow, limited to the templates'
+    names or the tag `cluster`.
 
     All roles share this boundary. Permissions of one service under the same condition form one
     statement.

@@ -1,7 +1,8 @@
-"""The lock file of the self-managed cluster's Kubernetes distribution: the files of its machines,
-and where they are here.
+"""The lock file of a self-managed cluster's Kubernetes distribution: the files that its machines
+download, and where this machine keeps them.
 
-No file of 200 MB is hashed here: the machines that download a file check it. Imports no aws_cdk.
+The files have up to 200 MB and are not hashed here: each machine checks what it downloads. Imports
+no aws_cdk.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class DistributionLock(Settings):
         return ".".join(self.version.removeprefix("v").split(".")[:2])
 
     def check_version(self, version: str, path: Path) -> None:
-        """Raises SettingError if the lock is for another Kubernetes version than `wanted`, such as
+        """Raises SettingError if the lock is for another Kubernetes version than `version`, such as
         "1.35".
         """
         if self.kubernetes != version:

@@ -1,5 +1,5 @@
-"""A self-managed cluster: the control plane, who may talk to it, and its names; node groups that
-join with its token.
+"""A self-managed cluster: the control plane, access to it, and its DNS names; node groups that join
+with its token.
 """
 
 from dataclasses import replace
@@ -107,7 +107,7 @@ class K3sClusterStack(PlatformStack):
         return pair
 
     def _output_cluster(self, zone: route53.IHostedZone) -> None:
-        """Outputs what charts and commands have to know of the cluster."""
+        """Outputs what charts and commands need of the cluster."""
         self.output(
             ClusterName=self.cluster.cluster_name,
             ClusterEndpoint=self.cluster.cluster_endpoint,

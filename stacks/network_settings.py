@@ -1,6 +1,4 @@
-"""cluster.yaml's `network` and `zone`: where everything lives and what it is called. Imports no
-aws_cdk.
-"""
+"""cluster.yaml's `network` and `zone`: the VPC and the DNS names. Imports no aws_cdk."""
 
 import ipaddress
 from collections.abc import Callable, Iterator
@@ -42,7 +40,7 @@ def refuse_everybody(what: str, example: str) -> AfterValidator:
 
 
 def require_unique(what: str, name: Callable[[Any], str] = str) -> AfterValidator:
-    """Returns a validator that raises Refused if an entry of a list stands twice."""
+    """Returns a validator that raises Refused if a list has an entry twice."""
     return apply_rule(lambda values: duplicates("", [name(value) for value in values], what))
 
 
@@ -71,8 +69,8 @@ BY_ZONE = AfterValidator(lambda subnets: dict(sorted(subnets.items())))
 
 
 class ExistingVpc(Settings):
-    """A VPC that is there already; nothing of it is changed but for the endpoints and flow logs
-    that are asked for.
+    """An existing VPC. A deploy adds the endpoints and flow logs that you ask for, and changes
+    nothing else of it.
     """
 
     id: str = Field(pattern=r"^vpc-[0-9a-f]{8,17}$", examples=["vpc-0123456789abcdef0"])
@@ -111,7 +109,7 @@ class ExistingVpc(Settings):
 
 
 class Network(Settings):
-    """The VPC that everything lives in."""
+    """The cluster's VPC."""
 
     cidr: Annotated[str, private_range(16, 24, "10.0.0.0/16", SHARED)] = "10.0.0.0/16"
     """Address range of the VPC: /16 to /24, private."""
@@ -123,7 +121,9 @@ class Network(Settings):
     nat_gateways: int = Field(default=1, ge=0)
     """NAT gateways: 0, 1, or one for each zone. 0 needs interface_endpoints."""
     interface_endpoints: bool = False
-    """Private addresses for AWS's services, so that a cluster works without NAT (docs/aws.md)."""
+    """Interface endpoints for AWS's services, with which a cluster works without NAT
+    (docs/aws.md).
+    """
     flow_log_days: LogDays = 30
     """Retention of the VPC's flow logs; 0: none."""
     existing: ExistingVpc | None = None
@@ -150,7 +150,9 @@ class Network(Settings):
 
     @property
     def has_public_subnets(self) -> bool:
-        """Whether a public subnet of each zone is known: the CDK takes one for each or none."""
+        """Whether a public subnet of each zone is known: the CDK takes one for each zone or none at
+        all.
+        """
         if self.existing:
             return self.existing.private_subnets.keys() <= self.existing.public_subnets.keys()
         return self.nat_gateways > 0
@@ -192,7 +194,7 @@ ZONE_ID = "^Z[0-9A-Z]{1,31}$"
 
 
 class ExistingZone(Settings):
-    """A private hosted zone that is there already and associated with the VPC."""
+    """An existing private hosted zone that is associated with the VPC."""
 
     id: str = Field(pattern=ZONE_ID, examples=["Z0123456789ABCDEFGHIJ"])
     """The zone's id."""
@@ -201,8 +203,8 @@ class ExistingZone(Settings):
 
 
 class PublicName(Settings):
-    """The API's name for the ranges of `cluster.public_access_from`, in a public hosted zone that
-    is there already.
+    """The API's name for the ranges of `cluster.public_access_from`, in an existing public hosted
+    zone.
     """
 
     id: str = Field(pattern=ZONE_ID, examples=["Z0123456789ABCDEFGHIJ"])
@@ -210,7 +212,9 @@ class PublicName(Settings):
     host: str = Field(
         max_length=255, pattern=rf"^{DNS_LABEL}(\.{DNS_LABEL})+$", examples=["paddle.example.com"]
     )
-    """The whole name, in that zone. On EKS it is a CNAME, which a zone's own name cannot be."""
+    """The full name, in that zone. On EKS its record is a CNAME, so it cannot be the zone's name
+    itself.
+    """
 
 
 class Zone(Settings):

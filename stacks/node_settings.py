@@ -63,7 +63,7 @@ class Ssh(Settings):
 
 
 NAMES = {"min_size": "min", "desired_size": "desired", "max_size": "max"}
-"""What a group's settings are called here, of those that the rules call otherwise."""
+"""The settings that the rules call by another name."""
 
 
 class NodeGroup(Settings):
@@ -80,14 +80,14 @@ class NodeGroup(Settings):
     min: int = Field(default=1, ge=0)
     """Fewest nodes."""
     max: int = Field(default=6, ge=1)
-    """Most nodes; with compute fixed, for an autoscaler of yours."""
+    """Most nodes. With `compute: fixed`, only an autoscaler of yours starts more than `desired`."""
     desired: int = Field(
         default_factory=lambda group: default_desired(
             group.get("min", 1), group.get("max", 6), group.get("gpu", False)
         ),
         ge=0,
     )
-    """Nodes at the start; unset: 3, or as many as `min` and `max` allow; with `gpu`: `min`."""
+    """Nodes at the start; unset: 3, within `min` and `max`, or `min` with `gpu`."""
     spot: bool = False
     """Cheaper spare capacity, which AWS may take back with two minutes' notice."""
     volume_gib: int = Field(default=50, ge=VOLUME_GIB.least, le=VOLUME_GIB.most)
@@ -113,7 +113,7 @@ class NodeGroup(Settings):
     )
     """Take the nodes from this reservation, an On-Demand one or a Capacity Block."""
     capacity_block: bool = False
-    """The reservation is a Capacity Block: set `desired` 0 before it begins, and after it has
+    """The reservation is a Capacity Block: set `desired` to 0 until it begins and after it has
     ended.
     """
     mount_file_system: Annotated[str | None, apply_rule(system_folder)] = Field(
@@ -122,12 +122,12 @@ class NodeGroup(Settings):
         pattern=MOUNT_FOLDER,
         examples=["/home/admin/efs"],
     )
-    """Mount the file system at this folder of each node, over TLS, before it takes pods: for jobs
-    with `volume.kind: host-path`.
+    """Folder where each node mounts the file system, over TLS, before it takes pods: for jobs with
+    `volume.kind: host-path`.
     """
     auto_repair: bool | None = None
-    """Replace nodes that fail; unset: on for managed groups. Self-managed ones follow EC2's
-    checks.
+    """Replace nodes that fail; unset: true for managed groups. EC2's checks decide in self-managed
+    groups.
     """
     ssh: Ssh | None = None
     """SSH, beside Session Manager; unset: none."""

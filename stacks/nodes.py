@@ -161,7 +161,7 @@ def _warn_of_zones(stack: PlatformStack) -> None:
 
 
 def output_mounts(stack: PlatformStack) -> None:
-    """Says where nodes mount the file system: by host path, jobs find it there alone."""
+    """Outputs where nodes mount the file system: jobs with `host-path` find it only there."""
     groups = stack.spec.nodes.values()
     folders = {group.mount_file_system for group in groups if group.mount_file_system}
     stack.output(FileSystemMounts=",".join(sorted(folders)) or "none")

@@ -1,5 +1,5 @@
 """What all stacks of one cluster have in common: name, region, description, tags, and what outlives
-a destroy (`retain`). And what each kind of part must have, so that one may be somebody else's.
+a destroy (`retain`). And what each kind of part must have, so that you can replace it by your own.
 """
 
 from collections.abc import Mapping, MutableMapping
@@ -34,15 +34,15 @@ from paddle_aws.settings.errors import SettingError
 from paddle_aws.stacks.cluster_spec import PLATFORM_OUTPUT, ClusterSpec
 
 _deployed: MutableMapping[IConstruct, dict[tuple[str, str, str], str]] = WeakKeyDictionary()
-"""Of each app, the path of each part by account, region and stack name."""
+"""For each app: the path of each part, by account, region and stack name."""
 
 
 class AccessPart(Protocol):
-    """Who may do what, and the key that seals everything."""
+    """People's permissions, and the KMS key."""
 
     @property
     def key(self) -> kms.IKey:
-        """Seals data, secrets and logs."""
+        """Encrypts data, secrets and logs."""
 
     @property
     def node_volume_key(self) -> kms.IKey | None:
@@ -50,7 +50,7 @@ class AccessPart(Protocol):
 
     @property
     def teams(self) -> Mapping[str, Team]:
-        """Those called operator, trainer and reader get their work; others get nothing."""
+        """The teams operator, trainer and reader get their rights; other teams get none."""
 
 
 class NetworkPart(Protocol):
@@ -66,15 +66,15 @@ class NetworkPart(Protocol):
 
 
 class StoragePart(Protocol):
-    """What must not get lost."""
+    """The resources that hold data."""
 
     @property
     def file_system(self) -> ISharedFileSystem:
-        """What pods mount."""
+        """The file system that pods mount."""
 
     @property
     def bucket(self) -> s3.IBucket:
-        """What data jobs read."""
+        """The bucket that data jobs read."""
 
     @property
     def bucket_arn(self) -> str:
@@ -82,11 +82,11 @@ class StoragePart(Protocol):
 
     @property
     def bucket_key(self) -> kms.IKey:
-        """The KMS key that seals the bucket's objects."""
+        """The KMS key of the bucket's objects."""
 
     @property
     def repository(self) -> ecr.IRepository:
-        """The trainer images."""
+        """The repository of the trainer images."""
 
 
 class Platform(Protocol):
@@ -114,15 +114,15 @@ class Platform(Protocol):
 
     @property
     def outputs(self) -> dict[str, CfnOutput]:
-        """What the parts put out, by name."""
+        """The parts' outputs, by name."""
 
     @property
     def stack_scope(self) -> Construct:
-        """Where the stacks are made."""
+        """The scope of the stacks."""
 
     @property
     def synthesizer(self) -> IStackSynthesizer | None:
-        """What deploys the stacks; None: the app's own."""
+        """The stacks' synthesizer; None: the app's."""
 
     @property
     def addon_versions(self) -> Mapping[str, str]:
@@ -196,7 +196,7 @@ class PlatformStack(Stack):
         # balancers.)
         but = [] if spec.cluster.self_managed else ["AWS::EC2::SecurityGroup"]
         tags.add("KubernetesCluster", spec.name, exclude_resource_types=but)
-        # By this, commands know the cluster's stacks.
+        # Commands find the cluster's stacks by this output.
         CfnOutput(self, PLATFORM_OUTPUT, value=spec.name)
 
     def output(self, **values: str) -> None:

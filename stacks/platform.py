@@ -1,7 +1,7 @@
 """All that one cluster.yaml describes, as one construct: people, network, storage, cluster, nodes.
 
-References go only from shorter-lived stacks to longer-lived ones (nodes -> cluster -> storage ->
-network -> access), so that compute goes while data stays.
+References lead only from shorter-lived stacks to longer-lived ones (nodes -> cluster -> storage ->
+network -> access), so that you can destroy compute and keep data.
 """
 
 import json
@@ -199,7 +199,7 @@ class TrainingPlatform(Construct):
                 f"bootstrap of its own: set bootstrap_qualifier to {app} in cluster.yaml, or to "
                 f"{spec.qualifier} to keep its own"
             )
-        # What does the app give a stack that asks for nothing? Only a stack can tell.
+        # Only a stack shows which synthesizer the app gives by default.
         self.node.set_context(QUALIFIER, spec.qualifier)
         probe = Stack(self, "Probe").synthesizer.bootstrap_qualifier
         self.node.try_remove_child("Probe")
@@ -232,7 +232,7 @@ class TrainingPlatform(Construct):
         return cluster
 
     def _output_foreign_parts(self) -> None:
-        """Puts out what commands read of parts that are not ours and put out nothing themselves."""
+        """Adds the outputs that commands read for parts that are not ours, which have none."""
         outputs: dict[str, str] = {}
         if not isinstance(self.access, PlatformStack):
             outputs |= access_outputs(self.access)
@@ -244,8 +244,8 @@ class TrainingPlatform(Construct):
         self.control_plane.output(**outputs)
 
     def _protect_without_access_stack(self) -> None:
-        """Protects the data from the first of our stacks. Raises SettingError for names of people
-        whose rights are not ours.
+        """Protects the stacks although the access part is not ours. Raises SettingError if
+        `protect.lifted_by` names people: their rights are not ours.
         """
         protect = self.spec.protect
         if protect.lifted_by:

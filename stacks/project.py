@@ -1,4 +1,4 @@
-"""The folder of the cdk app: cdk.json, the locks, what was downloaded. Imports no aws_cdk."""
+"""The folder of the cdk app: cdk.json, the locks, downloaded files. Imports no aws_cdk."""
 
 from pathlib import Path
 

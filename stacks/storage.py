@@ -1,4 +1,4 @@
-"""What must not get lost: file system, bucket, image repository."""
+"""The resources that hold data: file system, bucket, image repository."""
 
 from aws_cdk import Size
 from aws_cdk import aws_ec2 as ec2

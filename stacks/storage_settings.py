@@ -1,5 +1,5 @@
-"""cluster.yaml's `key`, `bucket`, `file_system` and `images`: what must not get lost. Imports no
-aws_cdk.
+"""cluster.yaml's `key`, `bucket`, `file_system` and `images`: the resources that hold data. Imports
+no aws_cdk.
 """
 
 import re
@@ -85,8 +85,8 @@ class ExistingFileSystem(Settings):
     security_group: str | None = Field(
         default=None, pattern=r"^sg-[0-9a-f]{8,17}$", examples=["sg-0123456789abcdef0"]
     )
-    """Group of its mount targets, which gets a rule for TCP 2049. Unset: it has no mount targets
-    (as after a destroy with `retain: true`) and gets one in each zone.
+    """Security group of its mount targets; a deploy adds a rule for TCP 2049. Unset: it has no
+    mount targets (as after a destroy with `retain: true`), and a deploy adds one in each zone.
     """
     zones_without_mount_target: list[str] = Field(default=[])
     """With `security_group`: zones that still need a mount target."""
@@ -133,32 +133,34 @@ class FileSystem(Settings):
     unencrypted.
     """
     infrequent_access_after_days: Literal[0, 1, 7, 14, 30, 60, 90, 180, 270, 365] = 30
-    """Move files not read for so long to the cheaper class; 0: never."""
+    """Days without a read after which a file moves to the cheaper storage class; 0: never."""
     backup: bool | None = None
-    """Daily backups; unset: as `retain`. Those of EFS outlive it; those of kind lustre, kept for 35
-    days, end with it.
+    """Daily backups; unset: as `retain`. Backups of EFS outlive the file system; those of Lustre
+    are kept for 35 days and end with it.
     """
     posix_id: int = Field(default=1000, ge=POSIX_ID.least, le=POSIX_ID.most)
-    """uid and gid that every client gets, or, of kind lustre, that its root is given to; the
-    trainer image's is 1000.
+    """uid and gid: of every client on EFS, of the root folder's owner on Lustre. The trainer image
+    runs as 1000.
     """
     existing: ExistingFileSystem | None = None
     """Use this file system."""
     storage_capacity_gib: Annotated[
         int, apply_rule(partial(lustre_capacity, "storage_capacity_gib"))
     ] = 1200
-    """Lustre: its size, GiB: 1200, or a multiple of 2400. Billed full or empty; grows, and never
-    shrinks.
+    """Lustre: size in GiB, 1200 or a multiple of 2400. AWS bills all of it, used or not. It can
+    grow, never shrink.
     """
     per_unit_storage_throughput: Literal[125, 250, 500, 1000] = 125
     """Lustre: MB/s for each TiB."""
     availability_zone: str | None = None
-    """Lustre: its zone, for good; unset: the first one. Nodes in other zones pay for traffic."""
+    """Lustre: its zone, which cannot change later; unset: the first zone. Traffic from nodes in
+    other zones costs money.
+    """
     bucket_folder: str | None = Field(
         default=None, max_length=255, pattern=LUSTRE_FOLDER, examples=["/bucket"]
     )
-    """Lustre: the bucket's objects as files in this folder, read at first use; the bucket does not
-    change. FSx then makes no backups.
+    """Lustre: a folder that shows the bucket's objects as files and reads them at first use; the
+    bucket does not change. FSx then makes no backups.
     """
 
     def _faults(self) -> Iterator[Fault]:
@@ -209,7 +211,7 @@ class Images(Settings):
     existing: bool = False
     """Use the existing repository `<name>/trainer`, and keep it."""
     keep: int = Field(default=50, ge=IMAGES.least)
-    """How many of the newest images are kept; those of submitted jobs stay beside."""
+    """How many of the newest images to keep. Images of submitted jobs are kept in addition."""
 
     def _faults(self) -> Iterator[Fault]:
         if self.existing:

@@ -2,7 +2,7 @@
 variables.
 
 Prints ONE line of JSON: {pass, metric, value, better, baseline, baseline_of, records}, where
-`baseline` is what the best constant answer gets. Exits with 65 and a sentence if any part of the
+`baseline` is the value of the best constant answer. Exits with 65 and a sentence if any part of the
 pass is missing or damaged.
 """
 

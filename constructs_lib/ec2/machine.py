@@ -45,8 +45,8 @@ def machine_role(scope: Construct, id: str) -> iam.Role:
 
 
 def node_role(scope: Construct, id: str) -> iam.Role:
-    """Returns a role with which EC2 instances join the cluster, pull images and accept Session
-    Manager sessions, nothing more.
+    """Returns a role with which EC2 instances can only join the cluster, pull images and accept
+    Session Manager sessions.
     """
     reason = "what EKS's documents ask for; AWS keeps them in step with the daemons"
     return session_role(scope, id, reason, *NODE_POLICIES)
@@ -153,7 +153,7 @@ def write_files(files: Mapping[str, str]) -> str:
 
 
 def strip_comments(path: Path) -> str:
-    """Returns the lines of a script or settings file: user data has 16 KB."""
+    """Returns a script or settings file without its comments, because user data may have 16 KB."""
     return "\n".join(
         line
         for line in path.read_text(encoding="utf-8").splitlines()

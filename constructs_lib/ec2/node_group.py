@@ -69,11 +69,11 @@ class NodeGroupProps(TypedDict, total=False):
     """What every kind of node group takes besides its cluster and VPC."""
 
     shape: NodeShape
-    """What each node is."""
+    """Machine, disk, network and labels of each node."""
     min_size: int
     """Fewest nodes; 1 unless given."""
     desired_size: int
-    """Nodes at the start; by default 3, within the limits; of GPUs the fewest."""
+    """Nodes at the start; by default 3, within the limits, or `min_size` for GPUs."""
     max_size: int
     """Most nodes; by default 6, or `min_size` if that is more."""
     vpc_subnets: ec2.SubnetSelection | None
@@ -133,7 +133,7 @@ class NodeGroup(Construct):
         if unknown := props.keys() - NodeGroupProps.__annotations__.keys():
             raise TypeError(f"{self.node.path} has no {', '.join(sorted(unknown))}")
         least = props.get("min_size", 1)
-        # A limit that only the deploy knows sets the default of no other.
+        # A limit that only the deploy knows does not set the default of another one.
         most = props.get("max_size", max(6, drop_token(least) or 0))
         limits = (drop_token(least) or 0, drop_token(most) or 6)
         desired = props.get("desired_size", default_desired(*limits, self.shape.gpu))
@@ -143,7 +143,9 @@ class NodeGroup(Construct):
         self._connections: ec2.Connections | None = None
 
     def _violations(self, *, managed: bool, image: str | None = None) -> Iterator[Violation]:
-        """Yields what cluster.yaml would refuse, and what these constructs alone can get wrong."""
+        """Yields the faults that cluster.yaml refuses, too, and those that only a construct's
+        caller can make.
+        """
         yield from sizes(*map(drop_token, self.sizes))
         shape, types = self.shape, self.shape.instance_types
         if isinstance(types, str):
@@ -171,7 +173,7 @@ class NodeGroup(Construct):
             taints=taints,
         )
         yield from wrong_shape(seen, image)
-        # Whether a list with a token has one type, only the deploy knows.
+        # Only the deploy knows whether a list with a token has one type.
         if len(seen.instance_types) < len(types):
             seen = replace(seen, capacity_block=False)
         yield from contradictions(seen, zones=self._zones, managed=managed)
@@ -397,7 +399,7 @@ class NodeGroup(Construct):
         Tags.of(group).add(
             "Name", f"{self._cluster.cluster_name}/{self.node.id}", apply_to_launched_instances=True
         )
-        # Limits that only the deploy knows keep no machine in service.
+        # If only the deploy knows the limits, no machine has to stay in service.
         unknown = is_token(least) or is_token(most)
         kept = 0 if unknown else max(0, min(least, most - 1))
         replace_one_by_one(group, min_in_service=kept, signals=signals, initial_count=desired)

@@ -51,14 +51,14 @@ _SYSTEM = "bin|boot|dev|etc|lib|lib64|opt|proc|run|sbin|sys|tmp|usr|var"
 
 
 def default_desired(least: int, most: int, gpu: bool) -> int:
-    """Returns how many nodes a group starts with: 3, within its limits; of GPUs, which cost most,
-    the fewest.
+    """Returns how many nodes a group starts with: 3, within its limits, or the fewest for GPUs,
+    which cost most.
     """
     return least if gpu else min(max(3, least), most)
 
 
 def sizes(least: int | None, desired: int | None, most: int | None) -> Iterator[Violation]:
-    """Refuses fewest nodes, nodes at the start and most nodes that do not fit each other."""
+    """Refuses numbers of fewest, first and most nodes that contradict each other."""
     wrong = [
         *FEWEST.violations("min_size", least),
         *FEWEST.violations("desired_size", desired),
@@ -78,7 +78,7 @@ def sizes(least: int | None, desired: int | None, most: int | None) -> Iterator[
 
 
 def wrong_types(types: Sequence[str], image: str | None = None) -> Iterator[Violation]:
-    """Refuses what is no EC2 instance type, and a type that does not run the image.
+    """Refuses a value that is not an EC2 instance type, and a type that does not run the image.
 
     Args:
         types: EC2 instance types.
@@ -142,7 +142,7 @@ def control_plane_type(value: str | None) -> Iterator[Violation]:
 
 
 def wrong_ports(ranges: Sequence[str]) -> Iterator[Violation]:
-    """Refuses what is no port, and no range of ports, such as 7164-7167."""
+    """Refuses a value that is neither a port nor a range of ports, such as 7164-7167."""
     for value in ranges:
         first, _, last = value.partition("-")
         if not re.search(PORTS, value) or not 1 <= int(first) <= int(last or first) <= 65535:
@@ -183,7 +183,9 @@ def reserved_labels(labels: dict[str, str]) -> Iterator[Violation]:
 
 
 class Group(Protocol):
-    """What the rules between a group's settings read: of a NodeShape, or of cluster.yaml."""
+    """The settings of a group that the rules between them read: a NodeShape, or cluster.yaml's
+    group.
+    """
 
     @property
     def instance_types(self) -> Sequence[str]: ...

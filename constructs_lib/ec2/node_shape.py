@@ -14,8 +14,8 @@ MOUNT_LABEL = "paddle-aws/file-system"
 """Its value is the folder where the node mounts the file system, with dots for slashes."""
 GPU_TAINT = "nvidia.com/gpu"
 CAPACITY_LABEL = "eks.amazonaws.com/capacityType"
-"""By which jobs choose between spot and on-demand nodes. EKS labels the nodes of its managed groups
-alone with it; all other groups label their own.
+"""Label by which jobs choose between spot and on-demand nodes. EKS sets it only on nodes of its
+managed groups; other groups set it themselves.
 """
 
 PULL_THROUGHPUT = 600

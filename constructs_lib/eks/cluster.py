@@ -241,7 +241,7 @@ class TrainingCluster(eks.Cluster):
             )
 
     def _acknowledge_warnings(self) -> None:
-        """Says why some of the CDK's warnings stay."""
+        """Acknowledges warnings of the CDK, with the reasons."""
         Annotations.of(self).acknowledge_warning(
             "@aws-cdk/aws-eks:clusterMustManuallyTagSubnet",
             "only load balancers need the tag, and training makes none",
@@ -253,7 +253,7 @@ class TrainingCluster(eks.Cluster):
             )
 
     def _acknowledge_role(self, *, auto_mode: bool) -> None:
-        """Says why the control plane's role has AWS's own policies."""
+        """Acknowledges that the control plane's role has AWS's policies, with the reasons."""
         acknowledge(
             self.role,
             "what EKS's documents ask for; AWS keeps it in step with the control plane",

@@ -62,7 +62,7 @@ class SnapshotPlace:
 
 
 class _FixedAddress(Construct):
-    """A network interface that the machine of the day takes, and its Elastic IP.
+    """A network interface that each machine of the control plane takes in turn, and its Elastic IP.
 
     CloudFormation creates a new interface before it deletes the old one. A change that would
     replace the interface at the same address (another subnet) fails and rolls back; another address
@@ -244,8 +244,7 @@ class SelfManagedCluster(Construct):
         self.private_address = address.private_address
         self.public_address = address.public_address
         self.server_url = f"https://{self.private_address}:{API_PORT}"
-        # A public address that the firewall opens to nobody is no endpoint: no kubeconfig would
-        # work.
+        # If the firewall opens the public address to nobody, a kubeconfig with it would not work.
         reachable = (api_from and self.public_address) or self.private_address
         self.cluster_endpoint = f"https://{reachable}:{API_PORT}"
 
@@ -272,7 +271,7 @@ class SelfManagedCluster(Construct):
         )
 
     def _acknowledge(self) -> None:
-        """Says why some findings of the usual checks stay."""
+        """Acknowledges findings of the usual checks, with the reasons."""
         acknowledge(
             self.group,
             "the zone of its volume and its interface, which the caller names",
@@ -290,7 +289,7 @@ class SelfManagedCluster(Construct):
     def _variables(
         self, files: MachineFiles, release: Release, snapshots: SnapshotPlace, jobs_namespace: str
     ) -> dict[str, str]:
-        """Returns what the machine's boot script has to know."""
+        """Returns the variables of the machine's boot script."""
         stack = Stack.of(self)
         return {
             "ROLE": "control-plane",

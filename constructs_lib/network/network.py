@@ -37,8 +37,8 @@ SERVICES = _TABLE["eks"]
 and CloudWatch's agent call.
 """
 SELF_MANAGED_SERVICES = _TABLE["self-managed"]
-"""Services that the machines of a self-managed cluster call, among them for secrets and for the
-signal that they are ready.
+"""Services that the machines of a self-managed cluster call, including those for secrets and for
+the signal that a machine is ready.
 """
 
 
@@ -294,7 +294,7 @@ class TrainingNetwork(ClusterNetwork):
             Tags.of(subnet).add("kubernetes.io/role/elb", "1")
 
     def _acknowledge(self) -> None:
-        """Says why some findings of the usual checks stay."""
+        """Acknowledges findings of the usual checks, with the reasons."""
         acknowledge(
             self.vpc,
             "closing the default group needs a custom resource (CloudFormation cannot edit it); "

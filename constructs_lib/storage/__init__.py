@@ -1,1 +1,1 @@
-"""What must not get lost: KMS key, EFS, S3, ECR."""
+"""Resources that hold data: file systems, bucket, image repository, and the KMS key."""

@@ -35,14 +35,14 @@ from constructs_lib.validation import drop_token, merge_options, refuse
 STATEMENTS = Path(__file__).with_name("bucket_statements.json")
 HANDLER = Path(__file__).with_name("bucket_emptier_handler.py")
 TAG = "paddle-aws/deletion-policy"
-"""A bucket's tag: what the template says becomes of the bucket when its stack goes. CloudFormation
-sets both in one step, so that no failed or rolled back update sets one without the other.
+"""A bucket's tag: its DeletionPolicy in the template. CloudFormation sets tag and policy in one
+step, so no failed or rolled back update sets one without the other.
 """
 
 
 @jsii.implements(IValidation)
 class _GoesTogether:
-    """Refuses a bucket that stays while what empties it goes."""
+    """Refuses to empty a bucket that outlives its stack."""
 
     def __init__(self, bucket: CfnResource, request: CfnResource) -> None:
         self._bucket, self._request = bucket, request
@@ -236,7 +236,7 @@ class DataBucket(s3.Bucket):
         logs.add_to_resource_policy(delivery)
 
     def _acknowledge(self) -> None:
-        """Says why some findings of the usual checks stay."""
+        """Acknowledges findings of the usual checks, with the reasons."""
         for bucket in (self, self.log_bucket):
             acknowledge(
                 bucket,

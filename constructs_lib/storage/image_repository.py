@@ -1,5 +1,5 @@
-"""The image repository of a cluster: tags never move, images are scanned when pushed, old images
-expire.
+"""The image repository of a cluster: tags are immutable, ECR scans images when they are pushed, and
+old images expire.
 """
 
 from collections.abc import Sequence

@@ -33,7 +33,7 @@ class StackFunction(Construct):
     """
 
     caller = "CloudFormation alone calls it, waits for its answer and says why it failed"
-    """Who calls it, and who notices its failures: the reason for having no more than this."""
+    """Who calls the function and who notices its failures: why it has no queue, tracing or VPC."""
 
     def __init__(
         self,

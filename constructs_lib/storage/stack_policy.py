@@ -14,7 +14,7 @@ DATA_TYPES = (
     "AWS::EC2::Volume",
     "AWS::EKS::Cluster",
 )
-"""The resource types that hold data, or the way to it."""
+"""The resource types that hold data, or give access to it."""
 USED_TYPES = ("AWS::EC2::VPC", "AWS::EC2::Subnet", "AWS::Route53::HostedZone")
 """Types that other stacks use, so that CloudFormation changes them in new stacks only."""
 

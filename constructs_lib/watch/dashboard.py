@@ -161,7 +161,7 @@ class ClusterDashboard(Construct):
     def _lustre(self, files: LustreFileSystem) -> list[Row]:
         # The sum over all disks is right for one minute alone.
         free = files.metric_free_bytes(period=Duration.minutes(1))
-        # Nobody can reckon with a size that only the deploy knows.
+        # A threshold cannot be computed from a size that only the deploy knows.
         if (gib := drop_token(files.storage_capacity_gib)) is not None:
             self._alarm(
                 "FileSystemFull",

@@ -1,8 +1,8 @@
 """The environment Job: builds a program's requirements once into an archive on the volume, which
 the job's pods unpack.
 
-Strangers' code runs in it, so its pod has no rights: no token, an account without AWS rights, one
-folder of the volume, and a network that reaches package indexes alone.
+Code of package authors runs in it, so its pod has no rights: no token, an account without AWS
+rights, one folder of the volume, and a network that reaches only package indexes.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ def _environment(job: TrainingJob, image: str) -> dict[Any, object]:
     program = job.program
     index, identity = program.index, pod.identity(job)
     return {
-        # Whose sentence it is if nothing can be built.
+        # These name the job in the sentence that says why the build failed.
         **{name: identity[name] for name in _IDENTITY},
         Variable.JOB_PATH: literal(job.volume.mount_path),
         Variable.RETRIES: job.limits.retries,

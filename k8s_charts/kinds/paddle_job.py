@@ -173,7 +173,7 @@ class PaddleJobChart(pod.PodChart):
             "activeDeadlineSeconds": int(job.limits.hours * 3600),
             "schedulerName": "volcano" if volcano else None,
         }
-        # For human readers: the programs in the pods know nothing of a data job.
+        # For people who read the object: the programs in the pods do not use it.
         note = {"paddle-aws/data-job": data_job} if data_job else None
         return pod.template(
             job,

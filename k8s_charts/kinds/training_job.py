@@ -73,7 +73,7 @@ def settings(job: TrainingJob) -> dict[str, str]:
 
 
 def _recipe(job: TrainingJob) -> dict[Any, object]:
-    """Returns what the pods get of the job's recipe."""
+    """Returns the part of the job's recipe that the pods read."""
     if (recipe := job.applied_recipe) is None:
         return {}
     return {
@@ -164,8 +164,8 @@ class TrainingChart(pod.PodChart):
         peers = choose_discovery(job, {"control": job.ports.control, **_pserver_ports(job)})
         yaml_documents.add(self, *peers.documents)
         network.add_peer_policy(self, job, ["trainer"], outputs, more=peers.rules)
-        # One pod at a time may be evicted: that costs all pods their current pass, and lets a
-        # drained node go. A budget of none would block every drain until the job ends.
+        # One pod at a time may be evicted. That costs all pods their current pass, but a budget of
+        # no pods would block every drain until the job ends.
         pod.add_disruption_budget(
             self, job, job.trainers - 1, {"matchLabels": dict(sorted(trainers.items()))}, trainers
         )

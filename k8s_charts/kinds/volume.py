@@ -15,7 +15,7 @@ MOUNT_OPTIONS = {
     # TLS is the driver's default; it is set explicitly because the file system refuses anything
     # else.
     "efs": ("tls", "noresvport"),
-    # What the driver's own example has: programs lock files on every node, not on one alone.
+    # As in the driver's example: locks of files hold on all nodes, not on one.
     "lustre": ("flock",),
     # The tutorials' options, and `noresvport`, which EFS asks for: without it a client may hang
     # after a failover.

@@ -1,5 +1,5 @@
-"""What a pod sees of the volume: its job's own folder, and who makes that folder before the pod's
-program starts.
+"""What a pod sees of the volume, its job's folder, and which container creates that folder before
+the pod's program starts.
 
 The data job also mounts, read-only, what it reads elsewhere on the volume. With `data.shared` and
 with inputs all pods mount the copies of those, which trainers only read. The kubelet makes a
@@ -50,8 +50,8 @@ done
 
 def mounts(job: TrainingJob, role: str, environment: str | None) -> list[Object]:
     """Returns mounts of the job's own folder, of its source's shared copies, of its environment's
-    folder and, in the data job, of a source on the volume. Who builds the environment sees nothing
-    else of the volume.
+    folder and, in the data job, of a source on the volume. The environment Job sees nothing else of
+    the volume.
     """
     folders = [] if role == "environment" else [_mount(job, PurePosixPath(job.name))]
     if role != "environment":

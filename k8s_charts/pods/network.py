@@ -81,7 +81,9 @@ def add_peer_policy(
 
 
 def _readers(job: TrainingJob) -> list[Rule]:
-    """Returns the rule that lets somebody read the pods' numbers, and reach nothing else."""
+    """Returns the rule that lets the readers named by `scrape` reach the pods' metrics, and nothing
+    else.
+    """
     if job.scrape is None:
         return []
     reader = {
@@ -113,8 +115,8 @@ def add_data_policy(scope: Construct, job: TrainingJob, outputs: ClusterOutputs)
 
 
 def add_environment_policy(scope: Construct, job: TrainingJob, outputs: ClusterOutputs) -> None:
-    """Lets the environment Job reach package indexes: public ones over HTTPS, or the job's own, in
-    whatever network that is. With wheels on the volume it reaches nothing. Nothing reaches it.
+    """Lets the environment Job reach package indexes: public ones over HTTPS, or the job's index,
+    in any network. With wheels on the volume it reaches nothing. Nothing reaches it.
     """
     index = job.program.index
     if job.program.wheels is not None:

@@ -280,7 +280,7 @@ def _add(template: Object, job: TrainingJob, role: names.Role) -> None:
     if more.affinity:
         spec["affinity"] = scheduling.merge_affinity(more.affinity, spec.get("affinity"))
     if role == "environment":
-        # Strangers' code runs there: it sees nothing that is meant for the job.
+        # Code of package authors runs there: it sees nothing that is meant for the job.
         return
     spec["volumes"] = [*spec["volumes"], *more.volumes]
     spec["containers"][0]["volumeMounts"] += more.volume_mounts
@@ -289,7 +289,9 @@ def _add(template: Object, job: TrainingJob, role: names.Role) -> None:
 
 
 def _faults(template: Object, job: TrainingJob, role: names.Role) -> Iterator[str]:
-    """Yields what makes Kubernetes refuse a template that somebody added to, or the job lose it."""
+    """Yields why Kubernetes would refuse an extended template, or why the job could not find its
+    pods.
+    """
     spec, labels = template["spec"], template["metadata"].get("labels", {})
     for label, value in names.labels(job, role).items():
         if labels.get(label) != value:
@@ -371,7 +373,7 @@ def _failure_rules(template: Object) -> list[Object]:
     """
     codes = {"operator": "In", "values": sorted(int(code) for code in contract.FAIL_JOB)}
     spec = template["spec"]
-    # Exit codes of containers that somebody added mean something else.
+    # Exit codes of added containers mean something else.
     makers = [
         container
         for container in spec.get("initContainers", ())

@@ -23,7 +23,7 @@ GPU = "nvidia.com/gpu"
 EFA = "vpc.amazonaws.com/efa"
 EFA_VARIABLES = {"FI_PROVIDER": "efa", "FI_EFA_USE_DEVICE_RDMA": "1"}
 EFA_PAGES = {"hugepages-2Mi": "5120Mi"}
-"""What a pod gets besides its adapters, according to the EKS user guide's page on training with
+"""Resources of a pod besides its adapters, according to the EKS user guide's page on training with
 EFA.
 """
 

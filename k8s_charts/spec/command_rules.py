@@ -1,4 +1,4 @@
-"""Which commands, variables and arguments no pod could run."""
+"""Refuses commands, variables and arguments that no pod can run."""
 
 import re
 from collections.abc import Iterator

@@ -54,13 +54,13 @@ Stage = Annotated[
 
 
 class Data(Settings):
-    """What to train on, and how it comes to the volume."""
+    """The data to train on, and how they come to the volume."""
 
     source: Text | None = Field(default=None, min_length=1)
     """A local file, s3://bucket/prefix, https://..., or a path on the volume, below its mount path.
     A local file is absolute, ~/... or relative to this file. It is uploaded before the job starts:
-    to your own volume, if `volume` names one, else to the deployed bucket. A query (?...) stands in
-    the manifest for all to read.
+    to your own volume, if `volume` names one, else to the deployed bucket. Everybody who may read
+    the manifest can read a query (?...).
     """
     upload_to: Literal["bucket", "volume"] | None = None
     """Where a local file is uploaded to. bucket: the deployed bucket; the default with the deployed
@@ -68,29 +68,29 @@ class Data(Settings):
     upload to the volume needs no AWS rights, but passes through the API server.
     """
     prepared: bool = False
-    """The shards lie on the volume already, as <i>/data/ or data/<i>/ in the job's folder: there is
-    no data job.
+    """The shards are on the volume already, as <i>/data/ or data/<i>/ in the job's folder, so there
+    is no data job.
     """
     shared: bool = False
     """One unpacked, unsplit copy for all jobs of this source; for a `command` of your own."""
     format: Text = Field(default="lines", pattern=f"^({contract.RECORD_FORMAT})$")
     """lines | files | module:function, a record reader in your program's folder."""
     header: bool = False
-    """The first line of each file of the source is a header, and no record."""
+    """The first line of each file of the source is a header, not a record."""
     shards: int | None = bounded_field(Variable.SPLIT_COUNT, optional=True)
-    """Default: one for each trainer."""
+    """Number of shards. Default: one for each trainer."""
     splitters: int = bounded_field(Variable.SPLIT_PODS)
-    """Pods that split together; more than 1 pays for sources of many objects."""
+    """Pods that split together; more than 1 is faster for sources of many objects."""
     hold_out: Annotated[float, Variable.HOLD_OUT] = bounded_field(Variable.HOLD_OUT)
-    """Share of the records kept from training, on which the model is measured."""
+    """Share of the records that are held out of training, to measure the model."""
     shuffle_seed: Annotated[int | None, Variable.SHUFFLE_SEED] = Field(default=1, ge=0, lt=2**63)
     """Shuffle before the split with this seed; null keeps the source's order, which is often
     sorted.
     """
     stage: Stage = "auto"
     """Whether each trainer copies its shard to the pod's scratch before it trains. auto: if a
-    measurement shows that the passes become faster, and the scratch has room. true means always,
-    false never.
+    measurement shows that passes become faster, and the scratch has room. true: always. false:
+    never.
     """
 
     def _faults(self) -> Iterator[Fault]:
@@ -113,7 +113,7 @@ class FromJob(Settings):
         examples=["epoch_9.*", "best_model/model.pdparams", "pass-00003"],
     )
     """A file, a folder or a pattern below that job's output, also of a job that failed. Default:
-    all that a finished one left, or its model for inference.
+    all that a finished job left, or its model for inference.
     """
 
     def _faults(self) -> Iterator[Fault]:

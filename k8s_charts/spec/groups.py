@@ -35,7 +35,7 @@ from paddle_aws.settings.model import Fault, Refused, Settings
 class Resources(Settings):
     """What one container asks for and may use.
 
-    Request and limit are equal, so that no pod is evicted for its neighbour's hunger.
+    Request and limit are equal, so pods run in the Guaranteed QoS class.
     """
 
     cpu: Cpu = "1"
@@ -81,20 +81,18 @@ class Volume(Settings):
     kind: Literal["efs", "lustre", "nfs", "host-path", "claim", "none"] = "efs"
     """efs: the deployed EFS, through its access point and TLS. lustre: the deployed FSx for Lustre.
     nfs: any NFS server, by the kernel's client. host-path: a folder that every node mounts. claim:
-    an existing claim. none: only with controller paddlejob. Unset: what the deployed file system
-    is.
+    an existing claim. none: only with controller paddlejob. Unset: the kind of the deployed file
+    system.
     """
     size: Amount = "10Gi"
-    """What the claim asks for. EFS, NFS and folders have no size of their own: it is a
-    placeholder.
-    """
+    """Size of the claim. EFS, NFS and folders have no size, so for them it is a placeholder."""
     mount_path: MountPath = contract.VOLUME_MOUNT
     """Containers see the job's folder below it: <mount_path>/<job name>."""
     folder: FolderBelow | None = None
     """The jobs' folders lie in this folder of the volume, instead of its root."""
     mount_options: Several[MountOption] | None = None
-    """efs and nfs: instead of the default options. Default of nfs: the tutorials' and
-    noresvport.
+    """efs and nfs: mount options instead of the default ones. Default of nfs: the tutorials'
+    options, and noresvport.
     """
     file_system_id: str | None = Field(default=None, pattern=r"^fs-[0-9a-f]{8,40}$")
     """efs: another file system than the deployed one."""
@@ -130,12 +128,12 @@ class Ports(Settings):
     """The agents' port."""
     # A pod's 0, for no metrics, is what a job without `scrape` has.
     metrics: int = bounded_field(Variable.METRICS_PORT, default=contract.METRICS_PORT, least=1)
-    """The agents' port for whoever `scrape` lets read their numbers."""
+    """The agents' port at which the pods that `scrape` names read the metrics."""
     host_ports: bool | Several[Annotated[int, Field(ge=1, le=65535)]] = Field(
         default=False, union_mode="left_to_right"
     )
-    """The tutorials' host ports: true for the parameter server's, or a list. Needs pod-list and an
-    own namespace.
+    """The tutorials' host ports: true for the parameter server's, or a list. Needs discovery
+    pod-list and a namespace of its own.
     """
 
     @property
@@ -176,13 +174,14 @@ class Ports(Settings):
 
 
 class Scrape(Settings):
-    """Who may read the trainers' numbers: loss, step, speed, goodput, attempt and slow ranks, in
-    OpenMetrics at /metrics of `ports.metrics`. The pods then have the annotations prometheus.io/*.
+    """Who may read the trainers' metrics: loss, step, speed, goodput, attempt and slow ranks, in
+    OpenMetrics at /metrics of `ports.metrics`. With it, the pods have the annotations
+    prometheus.io/*.
     """
 
     namespace: DnsLabel
-    """The namespace of the pods that may, such as monitoring or amazon-cloudwatch. An agent of the
-    pod's own node reaches it in any case.
+    """The namespace of the pods that may read, such as monitoring or amazon-cloudwatch. Agents on a
+    pod's node always reach its port.
     """
     pods: Labels = Field(default_factory=dict)
     """Labels of those pods. Default: all of that namespace."""
@@ -219,9 +218,11 @@ class Scheduling(Settings):
     zone: Zone | None = None
     """Pin the job to one zone: traffic between zones costs money."""
     spot: Literal["allow", "avoid", "require"] = "allow"
-    """EKS's spot nodes. A reclaimed node costs no retry: the job resumes after its last pass."""
+    """Whether the pods may run on EKS's spot nodes. A reclaimed node costs no retry: the job
+    resumes after its last pass.
+    """
     spread: Literal["prefer", "require"] = "prefer"
-    """Over hosts: require leaves a pod waiting rather than on a shared host."""
+    """Spread the pods over hosts. require: a pod waits rather than share a host."""
     priority_class: ObjectName | None = None
     """The pods' PriorityClass."""
 
@@ -241,14 +242,14 @@ class Limits(Settings):
     """How often to try, and how long."""
 
     retries: int = bounded_field(Variable.RETRIES)
-    """Pods of one trainer that may fail; disruptions and restarts in place do not count."""
+    """How many pods of one trainer may fail; disruptions and restarts in place do not count."""
     attempts: Annotated[int, Variable.ATTEMPTS] = bounded_field(Variable.ATTEMPTS)
-    """Attempts that fail without progress in between until the job fails: 3 are two retries. Each
-    counts once, whatever its exception; lost pods cost none. A program that cannot start is not
-    retried.
+    """After how many failed attempts without progress in between the job fails: 3 means two
+    retries. Each counts once, whatever its exception; lost pods do not count. A program that cannot
+    start is not retried.
     """
     hours: float = Field(default=24.0, gt=0.001, le=8760)
-    """The job ends as failed after this long."""
+    """Hours after which the job ends as failed."""
     # A pod accepts any time above 0, for pods of one machine; a cluster first has to schedule them.
     peer_deadline_seconds: Annotated[int, Variable.PEER_DEADLINE] = bounded_field(
         Variable.PEER_DEADLINE, above=None, least=10, most=86400
@@ -267,7 +268,7 @@ class Limits(Settings):
     """How long a finished job stays visible, a minute at least; its output stays on the volume."""
     keep_finished: Literal["never"] | None = None
     """never: Kubernetes never removes a finished job by itself. For a cluster whose Jobs are
-    applied from a repository, where a removed one would be made and trained again.
+    applied from a repository, which would create a removed Job again, and train it again.
     """
 
     def _faults(self) -> Iterator[Fault]:
@@ -295,7 +296,7 @@ class NamespaceLimits(Settings):
 
 
 class PaddleJobSettings(Settings):
-    """What only the PaddleJob operator knows."""
+    """Settings that only the PaddleJob operator reads."""
 
     with_gloo: Literal[0, 1, 2] | None = None
     """0: off; 1: workers; 2: workers and servers."""
@@ -310,7 +311,7 @@ class PaddleJobSettings(Settings):
     install_operator: bool = True
     """Add the operator itself: CRD, namespace, rights, Deployment."""
     operator_image: ImageName = "registry.baidubce.com/paddlecloud/controller:v0.3.5"
-    """The operator's image, as its own deploy/v1/operator.yaml names it. Mirror it: the registry is
-    not yours. Releases before v0.3.5 tell parameter servers no port, which Paddle then refuses to
-    start without.
+    """The operator's image, as its own deploy/v1/operator.yaml names it. Mirror it, because that
+    registry may be gone. Releases before v0.3.5 give parameter servers no port, and Paddle does not
+    start without one.
     """

@@ -1,4 +1,4 @@
-"""What job.yaml says of one job, and what follows from it."""
+"""The settings of job.yaml, and what follows from them."""
 
 import hashlib
 import json
@@ -52,14 +52,14 @@ class JobSettings(Settings):
     name: ServiceName
     """The job's name, and its folder on the volume."""
     namespace: DnsLabel = NAMESPACE
-    """Made with the job, with restricted pod security. The data job's AWS rights are bound to
-    it.
+    """The job's namespace, which its manifests create with restricted pod security. Data jobs may
+    read buckets only in `jobs.namespace` of cluster.yaml.
     """
     image: ImageName | None = None
     """Default: the image that was pushed last (image.json)."""
     mode: Literal["parameter-server", "collective", "single"] = "parameter-server"
-    """parameter-server: sparse models; collective: dense ones, gradients exchanged; single: one
-    pod.
+    """parameter-server: for sparse models. collective: for dense models; the trainers exchange
+    gradients. single: one pod.
     """
     controller: Literal["job", "paddlejob"] = Field(
         default="job", validation_alias=AliasChoices("controller", "engine")
@@ -68,14 +68,16 @@ class JobSettings(Settings):
     called `engine`.)
     """
     discovery: Literal["index", "pod-list"] = "index"
-    """index: by name, without rights; pod-list: the tutorials' way, asking the API server."""
+    """How pods find each other. index: by name, without rights. pod-list: they ask the API server,
+    as in the tutorials.
+    """
     paddle: Annotated[
         Literal["2.6", "3.3"] | None,
         NUMBER_AS_TEXT,
         WithJsonSchema({"enum": ["2.6", "3.3", 2.6, 3.3], "type": ["string", "number"]}),
     ] = None
     """Which Paddle the image of `make image` and the rehearsal have. Default: 3.3; 2.6 with
-    parameter servers, which upstream has ended.
+    parameter servers, which upstream has discontinued.
     """
     runtime: Literal["fleet-ps", "collective", "paddle-0.x", "launch"] | None = None
     """What trains. Default: launch with a command, else the mode's."""
@@ -85,9 +87,11 @@ class JobSettings(Settings):
     and a trainer.
     """
     parameter_servers: int | None = Field(default=None, ge=0, le=MOST_TRAINERS)
-    """controller paddlejob: pods that serve parameters. controller job: one in each trainer pod."""
+    """With controller paddlejob, how many pods serve parameters. With controller job, each trainer
+    pod has one.
+    """
     passes: Annotated[int, Variable.PASSES] = bounded_field(Variable.PASSES)
-    """Passes over the data."""
+    """Passes (epochs) over the data."""
     keep_passes: Annotated[int, Variable.KEEP_PASSES] = bounded_field(Variable.KEEP_PASSES)
     """How many of the newest passes stay on the volume; 0 keeps all."""
     checkpoint_minutes: float = Field(default=10, ge=0, le=525_600)
@@ -131,18 +135,18 @@ class JobSettings(Settings):
     ends with 0 is enough.
     """
     metrics: dict[VariableName, Text] = Field(default_factory=dict)
-    """With command: what its lines tell of its steps: a pattern (RE2's) with a group around the
-    number, by the metric's name, such as loss: 'loss: ([0-9.]+)'. The pattern of step says which
-    step it is.
+    """With command: how to read its steps from its output: a pattern (RE2's) with a group around
+    the number, by the metric's name, such as loss: 'loss: ([0-9.]+)'. The pattern of step reads the
+    step's number.
     """
     network: Literal["open", "closed"] | None = None
-    """open: trainers reach any address but link-local ones; closed: each other alone. Default: open
-    with command.
+    """open: trainers reach any address but link-local ones; closed: only each other. Default: open
+    with command, else closed.
     """
     environment_from: ObjectName | None = None
     """A Secret in the job's namespace whose keys are variables of the trainers."""
     arguments: Several[Text] = ()
-    """Handed on to the training program untouched."""
+    """Arguments for the training program, passed on unchanged."""
     environment: dict[VariableName, Text] = Field(default_factory=dict)
     """More variables for the training program."""
     data: Data | None = None
@@ -156,33 +160,31 @@ class JobSettings(Settings):
     volume: groups.Volume = Field(default_factory=groups.Volume)
     ports: groups.Ports = Field(default_factory=groups.Ports)
     scrape: groups.Scrape | None = None
-    """Serve the trainers' numbers to a Prometheus or a CloudWatch agent (docs/monitoring.md).
-    Default: nobody reads them, and none are served.
+    """Serve the trainers' metrics to Prometheus or a CloudWatch agent (docs/monitoring.md).
+    Default: none are served.
     """
     resources: groups.TrainerResources = Field(default_factory=groups.TrainerResources)
-    """Of each trainer pod."""
+    """Resources of each trainer pod."""
     data_resources: groups.Resources = Field(default_factory=groups.Resources)
-    """Of each pod of the data job."""
+    """Resources of each pod of the data job."""
     gpus: groups.Gpus = Field(default_factory=groups.Gpus)
     scheduling: groups.Scheduling = Field(default_factory=groups.Scheduling)
     pod: Pod = Field(default_factory=Pod)
     """More of each pod, under Kubernetes' own names: labels, sidecars, volumes, pull secrets."""
     data_pod: Pod | None = None
-    """Of the data job's pods instead. Default: as `pod`; {}: nothing."""
+    """The same for the data job's pods. Default: as `pod`; {}: nothing."""
     pod_security: standards.Level = "restricted"
-    """Pod Security Standard of the namespace, and of what is added to the pods. Weaker ones need a
-    namespace of its own.
+    """Pod Security Standard of the namespace, and of what you add to the pods. A level weaker than
+    restricted needs a namespace of its own.
     """
     gang: groups.Gang = Field(default_factory=groups.Gang)
     limits: groups.Limits = Field(default_factory=groups.Limits)
     pin_names: bool = False
-    """Job names without a hash: a changed job then has to be deleted before it can be applied
-    again.
-    """
+    """Name the Jobs without a hash. Then delete a job before you apply a changed one."""
     namespace_limits: groups.NamespaceLimits | None = None
     """A ceiling for all jobs of the namespace together."""
     paddlejob: groups.PaddleJobSettings | None = None
-    """controller paddlejob: what only its operator knows."""
+    """controller paddlejob: settings that only its operator reads."""
 
     @property
     def has_agent(self) -> bool:

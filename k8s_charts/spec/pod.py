@@ -12,7 +12,7 @@ from paddle_aws.settings.model import Fault, Refused, Settings, check
 Object = dict[str, JsonValue]
 
 OWN_LABELS = (Label.PART_OF, Label.INSTANCE, Label.COMPONENT)
-"""Labels of every pod of a job, by which Services, policies and commands find it."""
+"""Labels of every pod of a job. Services, policies and commands find it by them."""
 _OF_THE_JOB = ("batch.kubernetes.io/", "job-name", "controller-uid")
 _CONTAINER_DEFAULTS: dict[str, Any] = {
     "allowPrivilegeEscalation": False,

@@ -26,7 +26,7 @@ _PATH = re.compile(r"(\.{1,2}|~|)/|\.{1,2}$")
 
 
 class PackageIndex(Settings):
-    """A package index of one's own."""
+    """A package index of yours."""
 
     url: Text = Field(
         pattern=r"^https?://[^\s/@]+(/[^\s@]*)?$", examples=["https://packages.example.com/simple"]
@@ -46,7 +46,7 @@ class PackageIndex(Settings):
 
     secret: ObjectName | None = None
     """A Secret in the job's namespace whose PIP_INDEX_URL is the same address with user and
-    password. Only wheels are installed then: no package's code runs beside the password.
+    password. With it, only wheels are installed, so that no package's code can read the password.
     """
 
 
@@ -91,8 +91,8 @@ class Program(Settings):
     index: PackageIndex | None = None
     """Where the Job finds the packages. Default: PyPI."""
     wheels: Text | None = Field(default=None, examples=["/home/jobpath/wheels"])
-    """A folder of the volume with all packages: the Job gets no network then. What it holds under
-    one name must not change.
+    """A folder of the volume with all packages; with it, the Job has no network. Do not change the
+    content of a folder: its name stands for it.
     """
     packages: Several[Annotated[str, Field(pattern="^[a-z0-9][-a-z0-9+.]+$")]] = ()
     """Debian packages for `make image`, such as libgl1."""

@@ -26,7 +26,7 @@ from paddle_aws.settings.errors import SettingError
 from paddle_aws.settings.file import cache_path
 
 LEFT_BEHIND = {".git", ".rehearsal", ".storm", "__pycache__"}
-"""Names of what is no part of a program: history, a rehearsal or a storm of it, compiled code."""
+"""Names that are not part of a program: history, a rehearsal or a storm of it, compiled code."""
 INLINE_LIMIT = 250_000
 """Bytes as JSON. `kubectl apply` keeps a copy of the object in an annotation, which holds 262,144;
 a ConfigMap holds 1 MiB.
@@ -57,7 +57,7 @@ class ProgramArchive:
     @classmethod
     def from_folder(cls, root: Path, setting: str, job_file: Path | None = None) -> Self:
         """Reads the folder, which `setting` names; in a checkout, only what git does not ignore.
-        The job file is left out: a run goes on after an edit of it. Raises SettingError.
+        The job file is left out, so that a run can continue after you edit it. Raises SettingError.
         """
         if not root.is_dir():
             raise SettingError(f"{setting} is {root}: there is no such folder")

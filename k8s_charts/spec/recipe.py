@@ -1,4 +1,4 @@
-"""Recipes: what a job need not say about a training stack that is known.
+"""Recipes: settings that a job of a known training stack need not have.
 
 Each stack has a YAML file in k8s_charts/recipes/, and users may write their own. It says how to
 recognize the stack's command line, how the stack resumes, which files a whole checkpoint has, and
@@ -43,7 +43,7 @@ class Source(Settings):
 
 
 class Marks(Settings):
-    """By what the stack is known. All that is given has to hold."""
+    """How to recognize the stack. All given conditions must hold."""
 
     command: Text
     """A regular expression (RE2's) for the command's words, joined by blanks. The stack's options
@@ -160,7 +160,7 @@ class AppliedRecipe:
     """A recipe in one job: what the job takes from it."""
 
     sentence: str
-    """Which recipe, and why, for the first lines that people read."""
+    """Which recipe, and why, for the first lines of the job's log."""
     settings: Mapping[str, Any]
     """Settings of job.yaml that it fills in."""
     resume_line: tuple[str, ...] = ()

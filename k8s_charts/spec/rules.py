@@ -37,7 +37,7 @@ _POD_FILES = re.compile(
 )
 """Paths at which the pod has files of its own."""
 _NOWHERE = re.compile(r"(.*/)?\.{0,2}(/.*)?", re.DOTALL)
-"""A folder below the program's own that is none: empty, absolute, `.` or `..`."""
+"""A path that is no folder below the program's: empty, absolute, `.` or `..`."""
 _OF_VOLUMES = {
     "file_system_id": ("efs",),
     "access_point_id": ("efs",),
@@ -144,7 +144,8 @@ def _environment(job: JobSettings) -> Iterator[str]:
     if (
         not wheels.is_relative_to(mount)
         or ".." in wheels.parts
-        # Strangers' code reads this folder: not all jobs' output, and not the other environments.
+        # Code of package authors reads this folder, so it must not be all jobs' output or the other
+        # environments.
         or PurePosixPath(mount) == wheels
         or wheels.is_relative_to(ours)
     ):

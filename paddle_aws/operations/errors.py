@@ -15,7 +15,7 @@ from enum import IntEnum
 from paddle_aws.settings.errors import SettingError
 
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
-"""Disk errors that no other argument would avoid."""
+"""Disk errors that no other path would avoid."""
 AGAIN = "log in again (aws sso login), or take others with AWS_PROFILE"
 NOT_ACCEPTED = re.compile(
     "AuthFailure|Expired|InvalidAccessKeyId|InvalidClientTokenId|RequestExpired|SignatureDoesNotMatch|UnrecognizedClient"

@@ -39,8 +39,8 @@ for name in COMMANDS:
     register(app, name)
 lock = typer.Typer(
     name="lock",
-    help="Read versions, hashes and prices at their source into a dated file below locks/. "
-    "Nothing is known before.",
+    help="Read versions, hashes and prices at their source, and write them to a dated file below "
+    "locks/.",
     no_args_is_help=True,
 )
 for name in LOCKS:

@@ -50,7 +50,7 @@ Namespace = Annotated[
     ),
 ]
 Context = Annotated[
-    str | None, typer.Option(help="The kubeconfig's context. Default: the current one.")
+    str | None, typer.Option(help="Context of the kubeconfig. Default: the current one.")
 ]
 DEFAULT_NAMESPACE = NAMESPACE
 
@@ -93,23 +93,23 @@ OfRehearsal = Annotated[
     bool | None,
     typer.Option(
         "--rehearsal/--no-rehearsal",
-        help="The job of the last `make rehearse`. Default: if that is what ran last here.",
+        help="Show the last rehearsal in this folder. Default: if a rehearsal ran last here.",
         show_default=False,
     ),
 ]
 NoTry = Annotated[
-    bool, typer.Option("--no-try", help="Do not try the program on the first records before that.")
+    bool, typer.Option("--no-try", help="Skip the trial of the program on its first records.")
 ]
 Wait = Annotated[
     bool, typer.Option("--wait", help="Wait for the end; exit code 1 if the job fails.")
 ]
 Follow = Annotated[
-    bool, typer.Option("--follow", "-f", help="Show the passes as they are trained, until the end.")
+    bool, typer.Option("--follow", "-f", help="Show each pass when it is trained, until the end.")
 ]
 Verbose = Annotated[
     bool,
     typer.Option(
-        "--verbose", "-v", help="With --follow: show the whole logs of all ranks instead."
+        "--verbose", "-v", help="With --follow: show the complete logs of all ranks instead."
     ),
 ]
 Out = Annotated[Path, typer.Option(help="The file to write.")]

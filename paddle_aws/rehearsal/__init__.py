@@ -1,3 +1,1 @@
-"""The embedded default: rehearses a cluster's whole life and a job's pods on one machine, without
-an AWS account.
-"""
+"""Rehearses a cluster's whole life and a job's pods on one machine, without an AWS account."""

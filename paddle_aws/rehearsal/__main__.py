@@ -1,6 +1,6 @@
 """`python -m paddle_aws.rehearsal`, which `make rehearse` and `paddle-aws rehearse` call.
 
-Exit codes: 0 only when every part went well; 1 when a part failed; 2 for a machine or settings that
+Exit codes: 0 only if every part succeeded; 1 if a part failed; 2 for a machine or settings that
 cannot be rehearsed, with one sentence; 130 after Ctrl-C.
 """
 
@@ -169,7 +169,7 @@ def _rehearse(machine: str, arguments: argparse.Namespace) -> None:
             with rehearsal_backend.load(folder.path).volume() as volume:
                 print(*model_words(volume, results.job.name), sep="\n")
     except OSError as error:
-        # For example a full disk, a file that is not ours, or an emulator that somebody killed.
+        # For example a full disk, a file of another user, or a killed emulator.
         raise Failed(f"this machine let the rehearsal down: {error}") from None
 
 

@@ -27,11 +27,11 @@ class Account(AbstractContextManager["Account"], ABC):
     """The account of one rehearsal; it exists inside a `with` block."""
 
     image: str
-    """How the written manifests name this project's image."""
+    """The name of this project's image in the written manifests."""
 
     @abstractmethod
     def deploy(self, folder: RehearsalFolder, screen: Screen) -> None:
-        """Deploys the cluster, if there is anything to deploy to."""
+        """Deploys the cluster, if this account can deploy."""
 
     @abstractmethod
     def write_manifests(self, folder: RehearsalFolder) -> list[Path]:
@@ -47,7 +47,7 @@ class Account(AbstractContextManager["Account"], ABC):
 
     @abstractmethod
     def destroy(self, screen: Screen) -> tuple[Resource, ...]:
-        """Destroys what was deployed; returns what is meant to stay."""
+        """Destroys the deployed stacks; returns the resources that are meant to stay."""
 
 
 def proxy_settings() -> dict[str, str]:

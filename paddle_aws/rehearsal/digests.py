@@ -1,4 +1,6 @@
-"""What a rehearsal's pods run and read, as digests: where all are the same, so is the work."""
+"""Digests of what a rehearsal's pods run and read: rehearsals with equal digests do the same
+work.
+"""
 
 import hashlib
 import json
@@ -13,7 +15,7 @@ from k8s_charts.spec.program_archive import LEFT_BEHIND
 from paddle_aws.operations.images import interpreter
 
 _CODE = ("paddle_aws", "k8s_charts", "trainer_image", "examples")
-"""What this project brings to a rehearsal; programs of its image are among the examples."""
+"""This project's files in a rehearsal; the examples include programs of its image."""
 
 
 def digests(

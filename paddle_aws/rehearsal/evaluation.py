@@ -1,7 +1,7 @@
 """Measures the trained model's metric on held-out records, with the same Job as on a cluster.
 
 `python -m paddle_aws.rehearsal.evaluation`, which `paddle-aws evaluate` starts, measures the model
-that the last rehearsal left.
+of the last rehearsal.
 """
 
 import sys

@@ -24,15 +24,15 @@ _LOCK_TIMEOUT = 1.0
 
 
 class RehearsalFolder:
-    """The places of everything that one rehearsal writes, except the manifests in `dist/`."""
+    """The paths of all files that one rehearsal writes, except the manifests in `dist/`."""
 
     def __init__(self, path: Path, user: str = "rehearsal") -> None:
-        """`user`: what works in this folder, for sentences."""
+        """`user`: the command that works in this folder, for messages."""
         self.path, self.begun, self._user = path, False, user
         self.run = str(uuid.uuid4())
         """Names this rehearsal in its record and, while it runs, in the lock."""
         self.volume = path / "volume"
-        """What the pods mount. It stays for inspection until the next rehearsal."""
+        """The volume that the pods mount. It stays for inspection until the next rehearsal."""
         self.logs = path / "logs"
         self.pods = path / "pods"
         self.image = path / "image"
@@ -115,7 +115,7 @@ class RehearsalFolder:
         interpreter: Path,
         identity: Identity = lambda namespace, account: {},
     ) -> Host:
-        """Lays out the image for the pods of `objects`. Returns what the pods share."""
+        """Unpacks the image for the pods of `objects`. Returns what the pods share."""
         image_ = image.read(project / "trainer_image" / "Dockerfile")
         image_.lay_out(project, self.image)
         names = Names(self.hosts, objects.services)

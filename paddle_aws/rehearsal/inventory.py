@@ -1,5 +1,5 @@
-"""What exists in the emulated account, to compare before a deploy and after a destroy; and what a
-destroy retains.
+"""What exists in the emulated account, to compare the state before a deploy with the state after a
+destroy; and what a destroy retains.
 
 The inventory covers every service of the emulator, not only those that the app is known to use. A
 key that is pending deletion counts as gone, because AWS deletes no key at once (7 to 30 days). The
@@ -31,8 +31,9 @@ Inventory = frozenset[Resource]
 
 
 def retention_test(client: Callable[[str], Any], stacks: list[str]) -> Callable[[Resource], bool]:
-    """Returns a test for what outlives `stacks` as deployed now: a retained resource, a part of
-    one, or a volume's snapshot. `client` makes a client of the account by its service.
+    """Returns a function that says whether a resource outlives `stacks` as deployed now: a retained
+    resource, a part of one, or a volume's snapshot. `client` makes a client of the account by its
+    service.
     """
     cloudformation = client("cloudformation")
     ids: dict[str, set[str]] = {"Retain": set(), "Snapshot": set()}

@@ -104,7 +104,7 @@ class JobRecorder(Watcher):
         self._end_job(reason)
 
     def close(self, reason: str = "") -> None:
-        """Records the end of the rehearsal; `reason`: why its training was ended, or never
+        """Records the end of the rehearsal; `reason`: why its training ended early, or never
         began.
         """
         if self._job is not None and self._job.phase == "running":

@@ -1,5 +1,5 @@
-"""What stands in for an account in a rehearsal without a deploy: a bucket that serves local files,
-and manifests with placeholders or, where outputs.json exists, for the deployed cluster.
+"""Replaces the account in a rehearsal without a deploy: a bucket that serves local files, and
+manifests with placeholders or, if outputs.json exists, for the deployed cluster.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from paddle_aws.settings.errors import SettingError
 
 
 class LocalAccount(Account):
-    """A rehearsal's stand-in for an account."""
+    """The account of a rehearsal that deploys nothing."""
 
     def __init__(self, job: TrainingJob, outputs: Path, image_file: Path) -> None:
         """`outputs` and `image_file` need not exist. Raises SettingError for invalid ones."""

@@ -1,8 +1,8 @@
 """A bucket without an account: the part of Amazon S3's API that reads, over files of this machine.
 
 Where it lists objects (ListObjectsV2) and reads them (GetObject, with Range and If-Match), a pod's
-boto3 sees no difference from S3. It copies nothing, and nobody can write to it. Limits: it checks
-no credentials, and refuses every other request with 501.
+boto3 sees no difference from S3. It copies nothing and accepts no writes. Limits: it checks no
+credentials, and refuses every other request with 501.
 https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListObjectsV2.html
 """
 
@@ -112,7 +112,7 @@ class _Handler(BaseHTTPRequestHandler):
             try:
                 facts = files[key].stat()
             except OSError:
-                continue  # It has been removed since.
+                continue  # The file has been removed since the listing.
             entries.append(
                 f"<Contents><Key>{escape(key)}</Key><Size>{facts.st_size}</Size>"
                 f"<ETag>{escape(_etag(facts))}</ETag>"

@@ -1,5 +1,6 @@
-"""Prepares the volume for a job that does not do it itself. The tutorials copied program and shards
-to the volume by hand; here the example of the same name and its sample stand in for them.
+"""Prepares the volume for a job that expects a prepared one. In the tutorials, people copied
+program and shards to the volume by hand; here the example of the same name and its sample replace
+them.
 """
 
 import shutil

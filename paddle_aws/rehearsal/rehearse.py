@@ -1,7 +1,7 @@
 """One rehearsal, on this machine only: (deploy,) split, train, measure(, destroy).
 
-It returns if every part went well and raises otherwise; no process outlives it either way. It reads
-the pods' work from the manifests on disk, never from the job's settings.
+It returns if every part succeeded and raises otherwise; either way, no process outlives it. It
+reads the pods' work from the manifests on disk, never from the job's settings.
 """
 
 import json
@@ -47,10 +47,10 @@ from paddle_aws.settings.addresses import hide_secrets
 
 
 class Supervisor(Watcher):
-    """Attends to the pods of a training, and may do something to them. This base class does not."""
+    """Watches the pods of a training, and may act on them. This base class does nothing."""
 
     def prepare(self, job: Job, host: Host) -> tuple[Job, Host]:
-        """Returns the Job and the host that its pods get in place of these."""
+        """Returns the Job and the host that replace these."""
         return job, host
 
 
@@ -69,7 +69,7 @@ class Rehearsal:
         program: Path | None = None,
     ) -> None:
         """Checks the job; `say` gets remarks on it. `data`: what to read in place of the job's
-        source. `supervisor` attends to the pods of the training. `program`: the archive of the
+        source. `supervisor` watches the pods of the training. `program`: the archive of the
         program's folder, if it is written already. Raises BadInput.
         """
         self.project, self.job, self.job_file, self._account = project, job, job_file, account
@@ -131,8 +131,8 @@ class Rehearsal:
         keep_volume: bool = False,
     ) -> Results:
         """Runs all phases in order. `trial_first` tries the program first; `verbose` names each
-        field without effect; `keep_volume` goes on with what the last rehearsal left on the volume.
-        Raises OperationError, CloudError, SettingError or KeyboardInterrupt.
+        field without effect; `keep_volume` continues with the volume of the last rehearsal. Raises
+        OperationError, CloudError, SettingError or KeyboardInterrupt.
         """
         self.screen, self._verbose, job = screen, verbose, self.job
         earlier = {
@@ -212,7 +212,7 @@ class Rehearsal:
     # The work.
 
     def _work(self, host: Host, addresses: AddressBlock) -> Results:
-        """Splits if there is a data job, trains, and measures what was held out."""
+        """Splits if there is a data job, trains, and measures the model on the held-out records."""
         data_jobs = _jobs(host, "data")
         for environment in _jobs(host, "environment"):
             self._build(environment, host, addresses)
@@ -229,12 +229,14 @@ class Rehearsal:
         return Results.from_passes(self.job, folder, passes, evaluation)
 
     def _build(self, job: Job, host: Host, addresses: AddressBlock) -> None:
-        """Runs the environment Job, with this machine's settings of pip: it has no Secrets."""
+        """Runs the environment Job, with this machine's settings of pip, because a rehearsal has no
+        Secrets.
+        """
         digest = _variable(job, Variable.ENVIRONMENT)
         (mount,) = (mount for mount in job.template.containers[0].mounts if digest in mount.path)
         place = host.volume / mount.sub_path
         if self.job.program.wheels is None and not place.is_symlink():
-            # The volume is a new one each time; this machine's cache stands for one that stays.
+            # Each rehearsal has a new volume, so this machine's cache keeps the environments.
             place.parent.mkdir(parents=True, exist_ok=True)
             place.symlink_to(interpreter.archive(self.job, self.project))
         with self.screen.phase("packages") as phase:
@@ -432,7 +434,7 @@ _TRAININGS: Mapping[str, Callable[..., Training]] = {
     "job": _training_of_agents,
     "paddlejob": paddle_job.training,
 }
-"""Returns what trains under each controller: (job, host, image, project)."""
+"""Returns the function that makes the training, by controller: (job, host, image, project)."""
 
 
 def _jobs(host: Host, component: str) -> list[Job]:
@@ -453,7 +455,7 @@ def _fault_of_folder(folder: Path) -> str:
     files = 0
     for place, folders, names in os.walk(folder):
         for name in (*folders, *names):
-            if not name.isprintable():  # Also what is no UTF-8.
+            if not name.isprintable():  # Also a name that is not UTF-8.
                 return f"it holds {name!a}, a name that no object can have"
         if linked := [name for name in folders if Path(place, name).is_symlink()]:
             return f"{linked[0]} in it is a link to a folder, which is not followed"
@@ -462,8 +464,8 @@ def _fault_of_folder(folder: Path) -> str:
 
 
 def check_records(passes: Sequence[Pass], data: Mapping[str, Any]) -> None:
-    """Checks that each pass read every record of its shards, also those that the program left out.
-    Raises Failed.
+    """Checks that each pass read every record of its shards, including those that the program
+    skipped. Raises Failed.
     """
     shards = tuple(_records(shard) for shard in data.get("shards", ()))
     for pass_ in passes:

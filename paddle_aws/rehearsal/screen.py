@@ -40,7 +40,7 @@ _ACTIVITY_INTERVAL = 30.0
 
 @dataclass
 class Phase:
-    """A part of a rehearsal; `result` is the text of its final line."""
+    """A phase of a rehearsal; `result` is the text of its final line."""
 
     name: str
     result: str = ""

@@ -1,5 +1,5 @@
-"""The summary of a rehearsal: what was trained, how good it is, where everything lies and how long
-each part took.
+"""The summary of a rehearsal: what it trained, how good the model is, where its files are and how
+long each part took.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,6 @@
-"""What trains in a rehearsal, by whatever controller: the job to run, and what to say of it."""
+"""The training of a rehearsal, whatever its controller: the job to run, and the sentences about
+it.
+"""
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -24,7 +26,7 @@ class Training:
     watcher: Callable[[Screen], Watcher]
     """Shows its pods on a screen."""
     ended: str
-    """What its pods did, once they succeeded."""
+    """The sentence about its pods, once they succeeded."""
     log: Callable[[JobResult], Path]
     """Returns the log of trainer 0."""
     folder: JobFolder | None = None

@@ -1,3 +1,3 @@
-"""Readers of the files that users provide. Stacks, charts and commands use them; they know none of
-these.
+"""Readers of the files that users provide. Stacks, charts and commands import them, never the
+reverse.
 """

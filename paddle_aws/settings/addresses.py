@@ -10,11 +10,11 @@ _WITH_QUERY = re.compile(r"([a-z][a-z0-9+.-]*:/[^?#]*)[?#].*", re.IGNORECASE | r
 
 
 def hide_secrets(text: str) -> str:
-    """Returns `text`, a value that a user gave, with `...` in place of what may be secret in an
-    address.
+    """Returns `text`, a user's value, with `...` in place of any part of an address that may be
+    secret.
 
-    Better too much than too little: a password may contain any character that should end it, so
-    nothing after one is shown.
+    It hides too much rather than too little: a password may contain any character that should end
+    it, so nothing after a password is shown.
 
     >>> hide_secrets("https://ada:secret@example.com/a.tsv")
     'https://...'

@@ -1,4 +1,4 @@
-"""What the docstring below each setting says, for the schemas.
+"""The docstring below each setting, for the schemas.
 
 pydantic's `use_attribute_docstrings` reads every class's source whenever it is imported, a third of
 the import's time; few programs ask for a schema.

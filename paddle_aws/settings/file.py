@@ -46,7 +46,7 @@ def mapping(path: Path) -> dict[str, Any]:
 
 
 def value(content: str) -> Any:
-    """Returns what a value of the file stands for. Raises yaml.YAMLError with one sentence."""
+    """Returns the Python value of a YAML node. Raises yaml.YAMLError with one sentence."""
     try:
         return _load(content)
     except yaml.YAMLError as error:
@@ -93,7 +93,7 @@ def _load(content: str) -> Any:
 
 
 def _values(node: yaml.Node, counts: dict[int, float]) -> float:
-    """Returns how many values a node stands for, those of its aliases each time; infinite if it
+    """Returns how many values a node has, counting those of an alias each time; infinite if it
     contains itself.
     """
     if id(node) not in counts:

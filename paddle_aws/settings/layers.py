@@ -97,7 +97,7 @@ def _locked(file: Path, settings: Mapping[str, Any]) -> list[str]:
 def _check_lock(
     file: str, lock: str, by: str, below: Mapping[str, Any], above: Mapping[str, Any]
 ) -> None:
-    """Raises SettingError if `file` makes of the locked settings `below` others."""
+    """Raises SettingError if `file` changes settings that the files `below` it have locked."""
     before, after = (dict(_matches(settings, lock.split("."))) for settings in (below, above))
     for setting in {**before, **after}:
         kept, value = before.get(setting), after.get(setting)
@@ -113,7 +113,7 @@ def _check_lock(
 
 
 def _matches(settings: Any, parts: list[str], path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields (path, value) of the settings that a lock such as `nodes.*.ssh` is about."""
+    """Yields (path, value) of the settings to which a lock such as `nodes.*.ssh` applies."""
     if not parts:
         yield path, settings
     elif isinstance(settings, Mapping):

@@ -50,7 +50,7 @@ from paddle_aws.settings.errors import SettingError as SettingError
 Spec = TypeVar("Spec", bound="Settings")
 Location = tuple[int | str, ...]
 LONGEST_SHOWN = 80
-"""Most characters of a found value that a sentence repeats."""
+"""How many characters of a wrong value a sentence repeats at most."""
 
 
 class Refused(ValueError):
@@ -76,7 +76,7 @@ class Refused(ValueError):
 
 
 Fault = str | Refused
-"""What a rule finds: a whole sentence, or a verdict on one field."""
+"""A fault that a rule yields: a whole sentence, or a verdict on one field."""
 AnyFault = TypeVar("AnyFault", bound=Fault)
 
 
@@ -139,11 +139,13 @@ class Settings(BaseModel):
 
 
 class FaultySetting(Exception):
-    """A rule reads a setting that has a fault of its own, which is reported already."""
+    """Raised when a rule reads a setting whose fault is reported already."""
 
 
 def check(*rules: Callable[[], Iterator[AnyFault]]) -> Iterator[AnyFault]:
-    """Yields what the rules find. One that reads a faulty setting ends there, and it alone."""
+    """Yields the faults that the rules find. A rule that reads a faulty setting ends there; the
+    others continue.
+    """
     for rule in rules:
         with suppress(FaultySetting):
             yield from rule()
@@ -229,7 +231,7 @@ def parse(spec: type[Spec], settings: Mapping[str, Any]) -> Spec:
 
 
 def format_value(value: object) -> str:
-    """Returns a found value as the user wrote it, on one line and shortened."""
+    """Returns a value as the user wrote it, on one line and shortened."""
     if value is None:
         return "empty"
     text = str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,7 +1,7 @@
 """Settings given on a command line, `SETTING=VALUE`, in place of a file's own.
 
-A value is read as in the file: 4 is a number, [a, b] a list. What is neither a number, a list nor a
-group there is text as it is typed, with `:` and `#`.
+A value is read as in the file: 4 is a number, [a, b] a list. Anything else is text exactly as
+typed, including `:` and `#`.
 """
 
 import copy
@@ -17,7 +17,9 @@ from paddle_aws.settings import file as settings_file
 from paddle_aws.settings.errors import SettingError
 
 WORDS = ("command", "resume")
-"""Settings that are one line or its words: what is appended follows after a blank, or as words."""
+"""Settings that are a line or a list of words: an appended text follows after a blank, or as more
+words.
+"""
 TEXTS = ("environment", "metrics")
 """Groups whose values are text, also 4 or true."""
 
@@ -49,8 +51,8 @@ def apply(settings: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, An
 
 
 def from_mapping(settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """Returns the overrides that make these settings of none. Raises SettingError for a value that
-    no file can hold.
+    """Returns the overrides that turn an empty file into these settings. Raises SettingError for a
+    value that no file can hold.
     """
     try:
         return tuple(

@@ -1,3 +1,3 @@
-"""A storm: faults at a job's own events, on this machine, and a verdict on how its program bore
+"""A storm: faults at a job's events, on this machine, and a verdict on how its program handled
 them.
 """

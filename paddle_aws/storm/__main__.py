@@ -1,7 +1,7 @@
 """`python -m paddle_aws.storm`, which `paddle-aws storm` calls.
 
-Exit codes: 0 if every run was as the calm ones; 1 if one was not, or the job fails without faults;
-2 for a machine or settings that no storm can run; 130 after Ctrl-C.
+Exit codes: 0 if every run equals the calm ones; 1 if a run differs, or the job fails without
+faults; 2 for a machine or settings that no storm can run; 130 after Ctrl-C.
 """
 
 import argparse
@@ -18,7 +18,7 @@ _ACTIONS = Path("/proc/sys/kernel/seccomp/actions_avail")
 
 
 def main() -> None:
-    """Parses the arguments, checks the machine, makes the storm and writes its receipt."""
+    """Parses the arguments, checks the machine, runs the storm and writes its receipt."""
     parser = argparse.ArgumentParser(prog="python -m paddle_aws.storm")
     parser.add_argument("--job", type=Path, required=True)
     parser.add_argument("--set", action="append", default=[], metavar="SETTING=VALUE")

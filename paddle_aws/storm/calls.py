@@ -1,7 +1,7 @@
-"""The system calls by which a program's events are seen while its process waits: opens, renames,
-lines that it prints, its exit. Each is answered before the kernel carries it out.
+"""The system calls that show a program's events while its process waits: opens, renames, lines that
+it prints, its exit. Each is answered before the kernel carries it out.
 
-It needs no privilege, no package and nothing of the program: seccomp_unotify(2). The kernel holds
+It needs no privilege, no package and no change of the program: seccomp_unotify(2). The kernel holds
 the process until the answer, which may be an error in place of the call, or another file.
 """
 
@@ -54,12 +54,12 @@ def filter_program() -> bytes:
 
 @dataclass(frozen=True)
 class Answer:
-    """What becomes of a call: by default it is carried out."""
+    """The answer to a call: by default the kernel carries it out."""
 
     error: int = 0
     """The call fails with this error of errno(3) instead."""
     file: int | None = None
-    """The call opens this open file instead, which is closed here."""
+    """The call gets this open file instead; this module then closes its copy."""
 
 
 @dataclass(frozen=True)
@@ -113,12 +113,12 @@ class Call:
 
     @property
     def writes(self) -> bool:
-        """An open from which the file may change."""
+        """Whether the open may change the file."""
         return self.opens and self.flags & (os.O_ACCMODE | os.O_CREAT) != os.O_RDONLY
 
     @cached_property
     def text(self) -> bytes:
-        """What it prints. Raises OSError if the process has ended."""
+        """The text that it prints. Raises OSError if the process has ended."""
         return self._read(self.arguments[1], min(self.arguments[2], _LONGEST_TEXT))
 
     @cached_property
@@ -209,7 +209,7 @@ class Listener:
             answer = self._answer(call)
         except OSError:  # The process has ended meanwhile.
             answer = Answer()
-        except Exception as error:  # Without an answer it would wait for ever.
+        except Exception as error:  # Without an answer it would wait forever.
             self._failed(error)
             answer = Answer()
         if answer is None or isinstance(answer, Answer):

@@ -1,4 +1,4 @@
-"""The calm runs that a receipt keeps for the next storms of the same job, which need not run them
+"""The calm runs that a receipt keeps, so that later storms of the same job need not run them
 again.
 """
 
@@ -30,7 +30,7 @@ class CalmRuns:
     traces: Sequence[Trace]
 
     def document(self) -> dict[str, Any]:
-        """Returns what `read` reads. The runs' lines stay in their own files."""
+        """Returns the text that `read` reads. The runs' lines stay in their files."""
         values = _DOCUMENT.dump_python(self, exclude={"traces": {"__all__": {"lines"}}})
         # Not by pydantic's own JSON, which has no place for a loss that is no number.
         document: dict[str, Any] = json.loads(json.dumps(values, default=str))

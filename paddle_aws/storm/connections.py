@@ -1,4 +1,4 @@
-"""Breaks another process's TCP connections, without privileges: its sockets are taken as copies."""
+"""Breaks another process's TCP connections, without privileges, through copies of its sockets."""
 
 import ctypes
 import socket
@@ -14,9 +14,8 @@ _ATTACH_FILTER = 26
 
 def cut(pid: int, process: int, *, half_open: bool) -> int:
     """Ends the connections of a process, whose file descriptor is `process`, to other addresses
-    than its own; `half_open`: they stay, but
-    nothing that the peers send arrives any more, nor do they learn that what they get was got.
-    Returns how many.
+    than its own; `half_open`: they stay, but nothing that the peers send arrives any more, and
+    nothing is acknowledged to them. Returns how many.
     """
     return sum(_cut(process, number, half_open) for number in _sockets(pid))
 

@@ -1,8 +1,8 @@
 """The faults of a storm: what kinds there are, and a run's schedule of them, drawn from a seed.
 
-A fault is written `<kind>/<rank>@<event>`, such as `kill-rank/1@step-7`: when the job has printed
-step 7, rank 1 is killed. The events are those of the program, so that the same text means the same
-on any machine.
+A fault is written `<kind>/<rank>@<event>`, such as `kill-rank/1@step-7`: when the job prints step
+7, rank 1 is killed. The events are those of the program, so the same text means the same fault on
+any machine.
 """
 
 import random
@@ -41,7 +41,7 @@ LETHAL = (
     "damage-checkpoint",
     "cut",
 )
-"""Kinds that end an attempt: another begins, and loads."""
+"""Kinds that end an attempt: the next one begins and loads."""
 FREEZES = {"freeze-rank": 3.0, "freeze-server": 3.0, "freeze-pod": 9.0}
 """Seconds."""
 SERVERS = ("kill-server", "freeze-server")
@@ -50,11 +50,11 @@ VOLUME = {"volume-full": 3, "volume-slow": 5, "volume-failing": 3, "volume-read-
 """How many operations each of them meets."""
 EVENTS: Mapping[str, str] = {
     "start": "an attempt's first rank starts",
-    "step": "a line tells this step, or a later one",
+    "step": "a line reports this step, or a later one",
     "save": "this many files have been opened to be written below output/, and are still empty",
     "saved": "this many files have been written there",
     "load": "a rank opens a file that an earlier attempt saved",
-    "end": "a rank has told the last step, and exits",
+    "end": "a rank has reported the last step, and exits",
 }
 COUNTED = ("step", "save", "saved")
 """Events that have a number."""
@@ -65,13 +65,13 @@ _FAULT = re.compile(r"([a-z-]+)/(\d+)@([a-z]+)(?:-(\d+))?")
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault, and when it comes."""
+    """A fault and its event."""
 
     kind: str
     rank: int
     event: str
     number: int = 0
-    """Of a counted event: which one, from 1; of `step`: the step that the program tells."""
+    """For a counted event its number, from 1; for `step` the step that the program reports."""
 
     def __str__(self) -> str:
         number = f"-{self.number}" if self.event in COUNTED else ""
@@ -103,11 +103,11 @@ class Fault:
 
 @dataclass(frozen=True)
 class Opportunities:
-    """What faults can be tied to, from the calm runs."""
+    """The events of the calm runs to which faults can be tied."""
 
     ranks: int
     steps: Sequence[int] = ()
-    """The steps that the program tells, in order."""
+    """The steps that the program reports, in order."""
     saves: int = 0
     """Files that it writes below output/."""
     savers: Sequence[int] = ()

@@ -1,4 +1,4 @@
-"""What a line of a program tells: a step, the job's metrics, or any numbers."""
+"""Reads a program's lines: steps, the job's metrics, or any numbers."""
 
 import json
 import re
@@ -26,7 +26,7 @@ class LineReader:
         self._step_pattern = self.patterns.pop("step", None)
 
     def read_step(self, line: str) -> tuple[int, Mapping[str, float]] | None:
-        """Returns the step that a line tells, and its metrics; None: it tells none."""
+        """Returns the step that a line reports, and its metrics; None: it reports none."""
         # A program may print anything.
         with suppress(TypeError, ValueError, OverflowError, RecursionError):
             return self._read_step(line)

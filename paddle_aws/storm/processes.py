@@ -1,4 +1,4 @@
-"""Processes below a container: which they are, what they began with, and signals to them alone."""
+"""Processes below a container: their numbers, their environments, and signals to only them."""
 
 import os
 import signal
@@ -21,8 +21,8 @@ def ancestors(pid: int) -> list[int]:
 def signal_processes(
     pids: Sequence[int], init: int, number: signal.Signals, stack: ExitStack | None = None
 ) -> list[int]:
-    """Signals processes of the container below `init`, and no others: a number may be another
-    process's by now. With `stack`, returns the processes' file descriptors, which it closes.
+    """Signals processes only if they are below the container's `init`: a number may belong to
+    another process by now. With `stack`, returns the processes' file descriptors, which it closes.
     """
     processes = []
     with ExitStack() as closing:

@@ -1,4 +1,4 @@
-"""Whose a process is: the agent says which process it has started for which rank."""
+"""The rank of a process: the agent prints which process it has started for which rank."""
 
 import re
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Rank:
     attempt: int
     rank: int
     trains: bool
-    """It is no parameter server."""
+    """False: a parameter server."""
 
 
 class Ranks:
@@ -41,7 +41,7 @@ class Ranks:
         self._kin: dict[int, Rank | None] = {}
         """The rank above a process, as far as it was looked up."""
         self.telling: dict[int, Rank] = {}
-        """By rank: the process that told its last step."""
+        """By rank: the process that reported its last step."""
 
     def learn(self, text: bytes, init: int) -> list[Rank]:
         """Reads what an agent prints. Returns the ranks that it has started below the container's
@@ -65,12 +65,12 @@ class Ranks:
         self._kin.pop(pid, None)
 
     def leave_out(self, pid: int) -> None:
-        """Takes a process for none of the program's from now on."""
+        """Counts a process as none of the program's from now on."""
         self._nobodies.add(pid)
 
     def is_unannounced(self, pid: int) -> bool:
-        """Whether a process is of an attempt of which the agent has not said so yet: it starts a
-        process first, and then tells its number.
+        """Whether a process belongs to an attempt although the agent has not printed it yet: the
+        agent first starts a process, and then prints its number.
         """
         # Looked up each time: the same process has another environment once it is the program.
         return pid not in self._nobodies and Variable.ATTEMPT.value.encode() in variables_of(pid)
@@ -92,8 +92,8 @@ class Ranks:
         return rank
 
     def find_newest(self, rank: int, trains: bool = True) -> Rank | None:
-        """Returns the newest living process of a rank, or of a parameter server: the one that tells
-        steps, else the one that the agent has started, else one that a launcher has.
+        """Returns the newest living process of a rank or parameter server: the process that reports
+        steps, else the process that the agent started, else one that a launcher started.
         """
         groups = (
             [self.telling[rank]] if trains and rank in self.telling else [],

@@ -46,7 +46,7 @@ def conclusion(storm: Storm, seconds: float) -> str:
 
 
 def document(storm: Storm, seconds: float) -> dict[str, Any]:
-    """Returns the receipt: what ran, with which faults, and what was seen."""
+    """Returns the receipt: the runs, their faults, and the findings."""
     calm, job = storm.calm, storm.job
     return {
         "receipt": 1,

@@ -39,23 +39,23 @@ _SHORTEST_STALL, _STALL_FACTOR = 45.0, 3.0
 _LONGEST_REASON = 400
 """Characters."""
 _SHRINKING = 10
-"""Runs that looking for the fewest faults may take."""
+"""Most runs that the search for the fewest faults may take."""
 Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a storm is asked for."""
+    """The options of a storm."""
 
     seed: int
     kinds: Sequence[str]
     schedule: Sequence[Fault]
-    """A schedule that is not drawn; empty: it is."""
+    """A given schedule; empty: it is drawn."""
     runs: int
     calm: int
     shrink: bool
     fresh: bool
-    """Whether calm runs are run although a receipt has them."""
+    """Run the calm runs even if a receipt has them."""
 
     @classmethod
     def from_options(
@@ -110,8 +110,8 @@ class Storm:
         self.job = source.load(fetch=True)
         if not self.job.has_agent:
             raise BadInput(
-                f"controller is {self.job.controller}: no agent is in its operator's pods, which "
-                "tells a storm whose a process is; storm with `controller: job`"
+                f"controller is {self.job.controller}: its operator's pods have no agent, which a "
+                "storm needs to know each process; use `controller: job`"
             )
         if self.job.chosen_runtime == "paddle-0.x":
             raise BadInput(
@@ -132,15 +132,15 @@ class Storm:
             and dict(self.kept.digests) == self._digests
             and len(self.kept.traces) >= plan.calm
         )
-        """Whether this storm takes them, and runs none."""
+        """Whether this storm reuses them and runs none."""
         self.calm_runs: list[Run] = []
         self.runs: list[Run] = []
         self.state = "running"
-        """At last `done`, `interrupted`, or `failed` without any fault."""
+        """In the end `done`, `interrupted`, or `failed`: the job failed without a fault."""
 
     def say(self, text: str) -> None:
-        """Says lines, whose words a program or a receipt from elsewhere may have chosen: none of
-        them reaches a terminal's controls.
+        """Prints lines without control characters: a program, or a receipt from elsewhere, may have
+        written their words.
         """
         self._say(_printable(text))
 
@@ -164,7 +164,8 @@ class Storm:
 
     def _run(self, rehearsals: RehearsalFolder, record: Callable[[], object]) -> None:
         if (archive := self.job.program.archive) is not None:
-            # Once, for all runs: nobody's edits, or lines beside the program, make them differ.
+            # Written once for all runs, so that an edit of the program meanwhile makes no run
+            # differ.
             self._program = self.folder / "program.tar"
             archive.write(self._program)
         if self.takes and self.kept is not None:
@@ -235,7 +236,7 @@ class Storm:
 
     @property
     def failed(self) -> list[Run]:
-        """The runs with findings; calm ones, too."""
+        """The runs with findings, calm ones included."""
         every = (*self.calm_runs, *self.runs)
         return [run for run in every if run.verdict is not None and not run.verdict.passed]
 
@@ -273,7 +274,7 @@ class Storm:
     def _run_once(
         self, rehearsals: RehearsalFolder, name: str, schedule: Sequence[Fault], silence: float
     ) -> Run:
-        """Makes one run, whose lines go to a file."""
+        """Runs the job once, and writes its lines to a file."""
         calm = len(self.calm_runs) < self.plan.calm
         supervisor = StormSupervisor(
             schedule,
@@ -328,7 +329,7 @@ class Storm:
             return any(finding.symptom in symptoms for finding in verdict.findings)
 
         if not (schedule := [fault for fault in run.schedule if fault in met]):
-            return  # It fails without any.
+            return  # It fails without any fault.
         run.shrunk = tuple(find_fewest(schedule, fails, _SHRINKING))
         self.say(
             f"         {len(run.shrunk)} of its faults are enough, found in {tries} runs: "
@@ -337,7 +338,7 @@ class Storm:
 
 
 class _PrintableFile(io.TextIOWrapper):
-    """A text file for people: what the program wrote cannot reach their terminal's controls."""
+    """A text file for people, without control characters that the program may have written."""
 
     def write(self, text: str) -> int:
         return super().write(_printable(text))
@@ -381,7 +382,7 @@ def find_fewest(
 
 def _calm_line(run: Run, calm: Calm) -> str:
     steps = run.trace.steps()
-    count = f"{len(steps)} steps" if steps else "no step told"
+    count = f"{len(steps)} steps" if steps else "no step reported"
     result = ", ".join(
         f"{name} {value:g}" for name, value in run.trace.last.items() if name in calm.last
     )
@@ -396,8 +397,8 @@ def _calm_line(run: Run, calm: Calm) -> str:
 def _describe_calm(calm: Calm) -> str:
     if not calm.steps:
         return (
-            "         no line tells a step: name metrics.step in the job file; faults come at "
-            "starts and files alone"
+            "         no line reports a step, so faults come only at starts and files: set "
+            "metrics.step in the job file"
         )
     if calm.equal:
         return "         calm runs are exactly equal, and so must every other be"

@@ -1,4 +1,4 @@
-"""Sees what the pods of one run do, and does to them what the run's schedule says."""
+"""Watches the pods of one run, and carries out the run's schedule of faults."""
 
 import asyncio
 import errno
@@ -50,7 +50,7 @@ _PATIENCE = 10.0
 """Seconds within which the target of a fault has to be there."""
 _SCRATCH = ("/tmp/", "/var/tmp/", "/root/", "/home/")
 _CACHES = re.compile(r"/\.cache/|/__pycache__/|/\.config/|\.pyc|/\.(?:paddle|nv|triton)/|\.lock$")
-"""Files that programs keep beside their work."""
+"""Files that programs write besides their results."""
 
 
 class StormSupervisor(Supervisor):
@@ -67,10 +67,10 @@ class StormSupervisor(Supervisor):
         last_step: int | None,
         cancel: Path,
     ) -> None:
-        """`metrics`: the job's patterns of lines that tell steps; `processes`: ranks of each pod;
+        """`metrics`: the job's patterns of lines that report steps; `processes`: ranks of each pod;
         `silence`: seconds without any event after which the run is ended; `stall`: those after
         which a pod counts as stalled, in place of the job's own `limits.stall_seconds`;
-        `last_step`: the last that a calm run tells; `cancel`: the file that asks a rehearsal for
+        `last_step`: the last that a calm run reports; `cancel`: the file that asks a rehearsal for
         its end.
         """
         self.trace = Trace()
@@ -78,7 +78,7 @@ class StormSupervisor(Supervisor):
         self._last_step, self._cancel = last_step, cancel
         self._reader, self._ranks = LineReader(metrics), Ranks(processes)
         self.error: Exception | None = None
-        """What made the storm fail; None: nothing did."""
+        """The error that made the storm fail; None: there is none."""
         self._began = self._last = time.monotonic()
         self._homes: dict[int, tuple[Pod, RunningContainer]] = {}
         """Each container and its pod, by the container's first process. Not by the pod's index: a
@@ -90,7 +90,9 @@ class StormSupervisor(Supervisor):
         self._volume_fault: tuple[Fault, int] | None = None
         self._refusals: dict[Fault, int] = {}
         self._fault_attempt = self._disturbed = 0
-        """The attempt that the fault of the volume has met, and that of the last fault."""
+        """The attempt in which the fault of the volume happened, and the attempt of the last
+        fault.
+        """
         self._tasks: set[asyncio.Task[None]] = set()
         self._saves = 0
         self._saving: dict[int, Path] = {}
@@ -108,7 +110,7 @@ class StormSupervisor(Supervisor):
         last line with any.
         """
 
-    # What the rehearsal asks for.
+    # What the rehearsal calls.
 
     def prepare(self, job: Job, host: Host) -> tuple[Job, Host]:
         self._volume = host.volume.resolve()
@@ -141,7 +143,7 @@ class StormSupervisor(Supervisor):
         self._note_life()
 
     async def follow(self) -> None:
-        """Ends a run in which nothing happens any more."""
+        """Ends a run without events."""
         try:
             while True:
                 await asyncio.sleep(POLL_INTERVAL)
@@ -186,7 +188,7 @@ class StormSupervisor(Supervisor):
         return CallFilter(filter_program(), listen)
 
     def _give_up(self, error: Exception) -> None:
-        """Ends the run: this storm's own code failed at what the program did."""
+        """Ends the run, because the storm's code failed on something that the program did."""
         if self.error is None:
             self.error = error
             self._say(f"the storm failed: {error!r}")
@@ -251,12 +253,12 @@ class StormSupervisor(Supervisor):
             self._saving[call.thread] = path
             self._add(Event("save", self._now(), rank.attempt, rank.rank, path=self._below(path)))
             if fault := self._take_due("save", self._saves):
-                # As if it had been opened, and nothing been written yet.
+                # As if the file had been opened, but not written yet.
                 _create(path, call.flags)
                 return self._inflict(fault, call)
             return saved
         if call.renames:
-            # What lies there then was written by this attempt.
+            # This attempt wrote the file that is there afterwards.
             self._saved[path] = self._writers[self._below(path)] = rank.attempt
             self._saving[call.thread] = path
         elif call.writes:
@@ -275,7 +277,7 @@ class StormSupervisor(Supervisor):
             return Answer()
         step = self._step_in(call)
         if step is not None and (fault := self._take_due("step", step)):
-            # The program has done this step, whatever comes now.
+            # The program has done this step, whatever happens next.
             self._note_done(call)
             self._read_held(call, rank)
             return self._inflict(fault, call)
@@ -334,14 +336,14 @@ class StormSupervisor(Supervisor):
 
     def _read_held(self, call: Call, rank: Rank) -> None:
         """Notes a step whose line has not ended yet: `print` writes the end of a line by itself.
-        What else the line tells is read when it has.
+        The rest of the line is read when it has ended.
         """
         rest = self._texts.get((call.process, call.arguments[0]), b"").decode(errors="replace")
         if rank.trains and (held := self._reader.read_step(rest)) is not None:
             self.trace.add_step(Event("step", self._now(), rank.attempt, rank.rank, held[0]))
 
     def _step_in(self, call: Call) -> int | None:
-        """Returns the newest step that a text tells, which is about to be printed."""
+        """Returns the newest step in a text that is about to be printed."""
         key = call.process, call.arguments[0]
         text = (self._texts.get(key, b"") + call.text).decode(errors="replace")
         steps = [self._reader.read_step(line) for line in re.split(r"[\r\n]", text)]
@@ -365,7 +367,7 @@ class StormSupervisor(Supervisor):
     # The faults.
 
     def _take_due(self, event: str, number: int = 0) -> Fault | None:
-        """Returns the next fault if this event is its own; the one after it is armed then."""
+        """Returns the next fault if this is its event, and then arms the following one."""
         if self._inflicting is not None or not self._armed:
             return None
         fault = self._armed[0]
@@ -379,7 +381,7 @@ class StormSupervisor(Supervisor):
         return self._armed.pop(0)
 
     async def _inflict(self, fault: Fault, call: Call | None) -> Answer | None:
-        """Does what the fault says, while the call at whose event it comes waits."""
+        """Carries out the fault, while the call of its event waits."""
         seconds = self._now()
         self._say(f"fault: {fault}")
         attempt = self._disturbed = self._ranks.attempt
@@ -398,7 +400,7 @@ class StormSupervisor(Supervisor):
         return Answer()
 
     async def _do(self, fault: Fault) -> str:
-        """Returns what it did."""
+        """Returns what it did, in words."""
         kind = fault.kind
         if kind in VOLUME:
             self._volume_fault = fault, VOLUME[kind]
@@ -461,7 +463,7 @@ class StormSupervisor(Supervisor):
             and self._below(path) != self._below(newest)
             and self._without_numbers(path) == self._without_numbers(newest)
         ]
-        # Without an older one beside it nobody could have survived this.
+        # Without an older checkpoint, no program could have survived this.
         if newest is None or not older:
             return ""
         size = newest.stat().st_size
@@ -472,8 +474,8 @@ class StormSupervisor(Supervisor):
     def _answer_of_volume(
         self, call: Call, rank: Rank, path: Path | None
     ) -> Answer | Awaitable[Answer] | None:
-        """Returns what a call on the volume gets while a fault of the volume lasts; None: nothing
-        lasts, or it does not concern this call.
+        """Returns the answer to a call on the volume during a fault of the volume; None: there is
+        no such fault, or it does not concern this call.
         """
         if self._volume_fault is None or call.prints or call.exits:
             return None
@@ -509,7 +511,7 @@ class StormSupervisor(Supervisor):
     # Records.
 
     def _note_outside(self, call: Call, path: Path, rank: Rank) -> None:
-        """Notes files that the program keeps where no volume keeps them."""
+        """Notes files that the program writes where they are lost with the pod."""
         name = str(path)
         if not name.startswith(_SCRATCH) and not path.is_relative_to(self._pod_folder):
             return
@@ -566,7 +568,7 @@ class StormSupervisor(Supervisor):
         self._last = now
 
     def _note_line(self, call: Call) -> None:
-        """A line of a rank is a sign of life; the agents' own words are not."""
+        """A line of a rank is a sign of life; a line of an agent is not."""
         if self._ranks.find(call.process) is not None:
             self._note_life()
 
@@ -580,8 +582,8 @@ class StormSupervisor(Supervisor):
 
 
 def _create(path: Path, flags: int) -> None:
-    """Does what an open for writing does to a file before anything is written. Raises OSError."""
-    # Without waiting: a program may have made a pipe of it.
+    """Changes a file as an open for writing does, before anything is written. Raises OSError."""
+    # Without blocking: the program may have replaced it by a pipe.
     kept = flags & (os.O_CREAT | os.O_EXCL | os.O_TRUNC | os.O_NOFOLLOW)
     os.close(os.open(path, kept | os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC, 0o644))
 

@@ -1,4 +1,4 @@
-"""What a run of a job did: its events in the order of time, and how it ended."""
+"""A run of a job: its events in the order of time, and its end."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -18,14 +18,14 @@ class Event:
     rank: int
     step: int | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """What the line of a step tells besides its number."""
+    """The metrics in the line of a step."""
     path: str = ""
     """Of a file: below the attempt's output."""
 
 
 @dataclass(frozen=True)
 class InflictedFault:
-    """A fault of the schedule, and what became of it."""
+    """A fault of the schedule, and its effect."""
 
     fault: Fault
     seconds: float | None
@@ -56,11 +56,11 @@ class Trace:
     lines: list[str] = field(default_factory=list)
     """Lines of the pods and of the storm, with seconds, in the order of time."""
     stalled: dict[int, tuple[float, str | None]] = field(default_factory=dict)
-    """Attempts that hung until they were ended: when that was, and who had been silent first."""
+    """Attempts that hung until they were ended: the time, and the rank that was silent first."""
     outside: list[str] = field(default_factory=list)
     """Files that the program wrote outside the volume and read again in a later attempt."""
     elsewhere: list[str] = field(default_factory=list)
-    """Files that the program wrote outside the volume, which no volume keeps."""
+    """Files that the program wrote outside the volume, which are lost with the pod."""
     servers: int = 0
     """Parameter servers that it began with."""
     outputs: int = 0
@@ -72,12 +72,12 @@ class Trace:
 
     @property
     def ranks(self) -> list[int]:
-        """The ranks that tell steps."""
+        """The ranks that report steps."""
         return sorted({event.rank for event in self.events if event.kind == "step"})
 
     def add_step(self, event: Event) -> None:
-        """Adds the event of a step. Of two lines in a row that tell a rank's same step, one of them
-        without metrics, both are of one step: "resuming at step 7", or the end of a pass.
+        """Adds the event of a step. If two lines in a row report the same step of a rank, and one
+        of them has no metrics, both belong to one step: "resuming at step 7", or the end of a pass.
         """
         places = reversed(range(len(self.events)))
         newest = next((place for place in places if self._is_step(place, event.rank)), None)
@@ -93,7 +93,7 @@ class Trace:
         return self.events[place].kind == "step" and self.events[place].rank == rank
 
     def steps(self, rank: int | None = None) -> list[Event]:
-        """The events of steps; of `rank` alone, or of the lowest rank that tells any."""
+        """The events of steps: of `rank`, or of the lowest rank that reports any."""
         if rank is None:
             rank = min(self.ranks, default=0)
         return [event for event in self.events if event.kind == "step" and event.rank == rank]

@@ -1,5 +1,5 @@
-"""What is to be said of a run: how it differs from the calm ones. It says what was seen, and
-guesses at no cause.
+"""The verdict on a run: how it differs from the calm ones. It says what was seen, and guesses no
+cause.
 """
 
 import re
@@ -15,14 +15,16 @@ from paddle_aws.storm.trace import InflictedFault, Trace
 _AROUND = 8
 """Lines before and after a symptom that are shown."""
 _SPREADS = 4.0
-"""How many times the spread of the calm runs a value may lie outside it."""
+"""By how many times the calm runs' spread a value may lie outside that spread."""
 _SHARE = 0.1
-"""And which share of the value, where calm runs differ: two runs tell little of a spread."""
+"""And by which share of the value, if calm runs differ, because two runs show little of a
+spread.
+"""
 _QUALITY = re.compile(
     r"acc|loss|auc|f1|error|rmse|mse|mae|score|bleu|perplexity|metric|mean|norm|checksum|sum",
     re.IGNORECASE,
 )
-"""Names in a program's last line that tell of the model; others may be a speed or a time."""
+"""Names in a program's last line that describe the model; others may be a speed or a time."""
 _OF_RUN = re.compile(
     r"attempt|trainers?|pid|time|.*seconds|elapsed|port|date|eta|ips|speed|.*_cost|.*per_s(?:ec|econd)?",
     re.IGNORECASE,
@@ -44,14 +46,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was seen in one run."""
+    """The findings of one run."""
 
     findings: tuple[Finding, ...]
     attempts: int
     repeated: int
     """Steps done more than once, over all attempts."""
     lost: tuple[int, ...]
-    """Steps that no attempt told."""
+    """Steps that no attempt reported."""
     lost_work: dict[str, int]
     """For each fault, the steps that were done again after it."""
     longest_silence: float
@@ -63,29 +65,29 @@ class Verdict:
 
 
 class Calm:
-    """What the runs without faults had in common."""
+    """What the calm runs have in common."""
 
     def __init__(self, traces: Sequence[Trace]) -> None:
         self.traces = traces
         self.ranks = sorted({rank for trace in traces for rank in trace.ranks})
-        """The ranks that tell steps."""
+        """The ranks that report steps."""
 
     def steps_by_run(self, rank: int) -> list[list[int]]:
-        """The steps that each run's rank tells."""
+        """The steps that each run's rank reports."""
         return [[event.step or 0 for event in trace.steps(rank)] for trace in self.traces]
 
     @cached_property
     def steps(self) -> list[int]:
-        """The steps that a run's lowest rank tells, each once, in order."""
+        """The steps that a run's lowest rank reports, each once, in order."""
         return self.steps_of(self.ranks[0]) if self.ranks else []
 
     def steps_of(self, rank: int) -> list[int]:
-        """The steps that a run's rank tells, each once, in order."""
+        """The steps that a run's rank reports, each once, in order."""
         return list(dict.fromkeys(self.steps_by_run(rank)[0]))
 
     def is_regular(self, rank: int) -> bool:
-        """Whether every run's rank tells the same steps, each once: what is missing elsewhere was
-        not done.
+        """Whether every run's rank reports the same steps, each once; then a step that another run
+        lacks was not done.
         """
         steps = self.steps_of(rank)
         return steps == sorted(steps) and all(run == steps for run in self.steps_by_run(rank))
@@ -112,7 +114,7 @@ class Calm:
 
     @cached_property
     def last(self) -> dict[str, tuple[float, float]]:
-        """The range of each number that runs tell at their ends and that can be compared."""
+        """The range of each comparable number in the runs' last lines."""
         ranges = {
             name: _range_of(values)
             for name in (self.traces[0].last if self.traces else ())
@@ -127,7 +129,7 @@ class Calm:
 
     @property
     def equal(self) -> bool:
-        """Whether the runs told exactly the same steps and results."""
+        """Whether the runs reported exactly the same steps and results."""
         ranges = (*self.values.values(), *self.last.values())
         return bool(self.ranks or self.last) and (
             all(map(self.is_regular, self.ranks)) and all(_same(*between) for between in ranges)
@@ -139,7 +141,7 @@ class Calm:
 
     @property
     def opportunities(self) -> Opportunities:
-        """What faults can be tied to."""
+        """The events to which faults can be tied."""
         first = self.traces[0]
         ranks = {event.rank for event in first.events}
         saves = [event for event in first.events if event.kind == "save"]
@@ -153,7 +155,9 @@ class Calm:
 
 
 def judge(trace: Trace, calm: Calm, *, named: bool = False) -> Verdict:
-    """Compares a run with the calm ones. `named`: somebody has named its faults, and wants them."""
+    """Compares a run with the calm ones. `named`: the user has named its faults, so each must
+    happen.
+    """
     findings = [
         *_judge_end(trace, calm),
         *_judge_hangs(trace),
@@ -192,12 +196,10 @@ def _judge_end(trace: Trace, calm: Calm) -> list[Finding]:
         if len(ends) == 1 and last_step < (end := ends.pop()) - _count_untold_steps(
             trace, calm, rank
         ):
-            words = (
-                f"{_rank_words(rank, calm)}the job succeeded, but the last step that it told is "
-            )
+            words = f"{_rank_words(rank, calm)}the job succeeded, but the last step it reported is "
             return [_finding("unfinished", f"{words}{last_step} of {end}", trace, trace.seconds)]
     if missing := [name for name in calm.last if name not in trace.last]:
-        words = f"the job succeeded, but did not tell its result: {', '.join(missing[:5])}"
+        words = f"the job succeeded, but did not print its result: {', '.join(missing[:5])}"
         return [_finding("unfinished", words, trace, trace.seconds)]
     return []
 
@@ -208,18 +210,19 @@ def _first_of_each(findings: Iterable[list[Finding]]) -> list[Finding]:
 
 
 def _rank_words(rank: int, calm: Calm) -> str:
-    """How a sentence about a rank begins."""
+    """The beginning of a sentence about a rank."""
     return "" if rank == min(calm.ranks) else f"rank {rank}: "
 
 
 def _stride(calm: Calm, rank: int) -> int:
-    """The most steps between two that a calm run's rank tells."""
+    """The most steps between two that a calm run's rank reports."""
     return max((later - earlier for earlier, later in pairwise(calm.steps_of(rank))), default=1)
 
 
 def _count_untold_steps(trace: Trace, calm: Calm, rank: int) -> int:
-    """How many steps may have been done after the last that a rank told: those between two that it
-    tells, and those of each attempt since, whose process may have been killed before it told.
+    """How many steps may have been done after the last that a rank reported: as many as lie between
+    two of its reports, for it and for each attempt since, whose process may have been killed before
+    its report.
     """
     last = max((event.attempt for event in trace.steps(rank)), default=0)
     stride = _stride(calm, rank) if calm.is_regular(rank) else 1
@@ -227,8 +230,8 @@ def _count_untold_steps(trace: Trace, calm: Calm, rank: int) -> int:
 
 
 def _judge_hangs(trace: Trace) -> list[Finding]:
-    """An attempt that hung is one that `limits.stall_seconds` alone ended. After a half-open
-    connection that is what has to happen: nothing tells a program of it.
+    """Only `limits.stall_seconds` ended an attempt that hung. After a half-open connection this is
+    expected, because a program cannot notice it.
     """
     for attempt, (seconds, silent) in trace.stalled.items():
         before = _fault_before(trace, seconds)
@@ -259,7 +262,7 @@ def _judge_steps(trace: Trace, calm: Calm, rank: int) -> list[Finding]:
             findings.append(_finding("doubled steps", words, trace, later.seconds))
             break
     if trace.succeeded and len(lost := _list_lost(trace, calm, rank)) > 0:
-        words = f"{whose}steps were left out: {_shorten_steps(lost)} were told by no attempt"
+        words = f"{whose}steps were left out: no attempt reported {_shorten_steps(lost)}"
         moment = next(
             (event.seconds for event in steps if (event.step or 0) > lost[0]), trace.seconds
         )
@@ -268,9 +271,9 @@ def _judge_steps(trace: Trace, calm: Calm, rank: int) -> list[Finding]:
 
 
 def _list_lost(trace: Trace, calm: Calm, rank: int) -> tuple[int, ...]:
-    """Returns the steps that no attempt told. After the end of an attempt, as many may be missing
-    as lie between two that a calm run tells: they may have been saved, and the process been killed
-    before it told of them.
+    """Returns the steps that no attempt reported. After the end of an attempt, as many may be
+    missing as lie between two reports of a calm run: the program may have saved them, and been
+    killed before its report.
     """
     if not calm.is_regular(rank):
         return ()

@@ -87,9 +87,9 @@ def test_the_reference_has_every_construct_and_chart() -> None:
     text = "\n\n".join(
         [
             "# Reference for stack authors",
-            "Made from the code: [the cookbook](cookbook.md) has examples. Props that many "
-            "constructs share are typed dictionaries, such as `NodeGroupProps`, which an editor "
-            "shows.",
+            "This page is for people who write stacks. It is made from the code; [the "
+            "cookbook](cookbook.md) has examples. Props that many constructs share are typed "
+            "dictionaries, such as `NodeGroupProps`, which an editor shows.",
             "## Constructs",
             *described(constructs_lib, Construct),
             "## Charts",

@@ -20,8 +20,9 @@ from paddle_aws.stacks.cluster_spec import ClusterSpec
 PROJECT = Path(__file__).parents[2]
 HEAD = """# Settings of cluster.yaml
 
-Every setting with its default, written by `UPDATE_GOLDEN=1 pytest tests/charts`. `<group>` is a
-name of your choice; a setting without a value is unset.
+This page is for people who write a cluster.yaml. It lists every setting with its default. A setting
+without a value is unset; `<group>` is a name of your choice. `UPDATE_GOLDEN=1 pytest tests/charts`
+writes this page.
 
 """
 

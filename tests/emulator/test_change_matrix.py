@@ -200,15 +200,17 @@ def verdict(
 
 HEAD = """# What a change does
 
-One change of each setting of cluster.yaml on a deployed cluster: refused, announced by
-`paddle-aws diff` before a deploy, or harmless. The settings from `cluster.pod_cidr` on are a
-self-managed cluster's. Written by `UPDATE_GOLDEN=1 pytest tests/emulator/test_change_matrix.py`,
-which deploys to the emulator and runs `diff` on each row. AWS's resource schemas say what is
-replaced. The emulator has no FSx: [its settings](file-system.md#fsx-for-lustre) are missing here.
+This page is for people who change the cluster.yaml of a deployed cluster. Each row changes one
+setting. `paddle-aws diff` refuses the change or announces what a deploy will do; or the change is
+harmless. The settings from `cluster.pod_cidr` on are those of a self-managed cluster.
 
-*New machines*: the group stays, and replaces its machines one after another. *Perhaps*:
-CloudFormation knows only when it deploys. A removed part that holds no data is gone because the
-setting no longer asks for it.
+* *New machines*: the group stays, and replaces its machines one after another.
+* *Perhaps*: CloudFormation decides only during the deploy.
+* *Removed*, and no more words: the part holds no data, and the new setting does not need it.
+
+`UPDATE_GOLDEN=1 pytest tests/emulator/test_change_matrix.py` writes this page: it deploys to the
+emulator and runs `diff` for each row. AWS's resource schemas say what is replaced. The emulator has
+no FSx, so [the settings of Lustre](file-system.md#fsx-for-lustre) are missing.
 
 | setting | from → to | a deploy is | why |
 |---|---|---|---|

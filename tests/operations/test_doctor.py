@@ -326,9 +326,9 @@ def check_diff(run: Run, deployed: Cloud, other: Path) -> None:
     done = run("diff", str(other), "--json")
     sooner = sorted(change["what"] for change in json.loads(done.out))
     assert done.code == 1 and sooner == [
-        "images that no submitted job names, beyond the newest 10 (today 50) are deleted within "
-        "a day",
-        *["old versions older in days than 7 (today 30) are deleted within a day"] * 2,
+        *["old versions are kept for 7 days (today 30); older ones are deleted within a day"] * 2,
+        "the newest 10 images (today 50) and those of submitted jobs are kept; all others are "
+        "deleted within a day",
     ]
     other.write_text(CONFIG.read_text().replace("name: paddle\n", "name: second\n", 1))
     done = run("diff", str(other))
@@ -392,7 +392,8 @@ def check_leftovers_of_a_half_destroyed_cluster(
     done = run("leftovers", str(CONFIG), "--json")
     assert (
         done.code == 1
-        and done.err == "cluster paddle has left 1 in us-west-2: remove what is listed above\n"
+        and done.err
+        == "cluster paddle is not gone from us-west-2 (1 left): run the commands above\n"
     )
     left = read_leftovers(done)
     assert (

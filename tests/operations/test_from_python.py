@@ -35,7 +35,7 @@ def test_the_example_trains_and_brings_the_model_home(folder: Path, trained: Job
     again = subprocess.run(command, capture_output=True, text=True)
     assert (
         again.returncode == 1
-        and "BadInput: this very job has run already" in again.stderr.splitlines()[-1]
+        and "BadInput: this job has run already" in again.stderr.splitlines()[-1]
     )
 
 

@@ -13,8 +13,8 @@ from paddle_aws.storm.storm import Plan, Storm
     [
         (
             {"controller": "paddlejob", "mode": "collective", "command": ["python", "train.py"]},
-            "controller is paddlejob: no agent is in its operator's pods, which tells a storm whose"
-            " a process is; storm with `controller: job`",
+            "controller is paddlejob: its operator's pods have no agent, which a storm needs to "
+            "know each process; use `controller: job`",
         ),
         (
             {

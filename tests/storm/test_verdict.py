@@ -55,19 +55,19 @@ EVERY_FIFTH = "step 5;step 10;step 15;step 20"
                 {0: steps(*range(1, 9)), 1: steps(*range(1, 6))},
                 {0: steps(*range(9, 13)), 1: steps(*range(9, 13))},
             ],
-            ["rank 1: steps were left out: 6, 7 were told by no attempt"],
+            ["rank 1: steps were left out: no attempt reported 6, 7"],
         ),
         # Two kills in a row, each after a save: 9 and 10 were done. With one, 9 was not.
         ([{0: steps(*range(1, 9)), 1: WHOLE}, {}, {0: steps(11, 12)}], []),
         (
             [{0: steps(*range(1, 9)), 1: WHOLE}, {0: steps(11, 12)}],
-            ["steps were left out: 9 were told by no attempt"],
+            ["steps were left out: no attempt reported 9"],
         ),
         # The same after the last step was saved, and before it was told.
         ([{0: steps(*range(1, 12)), 1: WHOLE}, {}], []),
         (
             [{0: steps(*range(1, 11)), 1: WHOLE}, {}],
-            ["the job succeeded, but the last step that it told is 10 of 12"],
+            ["the job succeeded, but the last step it reported is 10 of 12"],
         ),
         ([{0: "step 1;" + WHOLE + ";step 12", 1: WHOLE}], []),
         (
@@ -83,13 +83,13 @@ def test_each_rank_does_each_step_once_with_the_values_of_calm_runs(attempts, sa
 def test_steps_that_are_told_at_intervals_of_the_process_need_not_be_those_of_calm_runs():
     calm = run({0: EVERY_FIFTH})
     assert sentences(run({0: "step 5"}, {0: "step 12;step 17"}), calm) == []
-    lost = ["steps were left out: 10 were told by no attempt"]
+    lost = ["steps were left out: no attempt reported 10"]
     assert sentences(run({0: "step 5"}, {0: "step 20"}), calm) == lost
 
 
 def test_each_number_of_the_end_is_there_and_as_in_calm_runs():
     calm = run({0: WHOLE}, last={"accuracy": 0.9, "loss": 0.1})
-    said = ["the job succeeded, but did not tell its result: accuracy"]
+    said = ["the job succeeded, but did not print its result: accuracy"]
     assert sentences(run({0: WHOLE}, last={"loss": 0.1}), calm) == said
     other = run({0: WHOLE}, last={"accuracy": 0.8, "loss": 0.1})
     assert Calm([calm, calm]).equal and not Calm([calm, other]).equal

@@ -1,4 +1,4 @@
-"""What runs in a training pod: finds the peers, stages the data, starts pserver and trainer, and
+"""The program of a training pod: finds the peers, stages the data, starts pserver and trainer, and
 supervises them.
 
 Imports nothing of CDK or cdk8s. Only the child processes import Paddle, so a pod is up in
@@ -20,8 +20,8 @@ def report(step: int | None = None, **metrics: float) -> None:
     a pod it does nothing.
 
     Any number of calls is fine: some hundred lines are kept, with the means. A value is anything
-    that `float` accepts, such as a Tensor of one element; any other is mentioned once and left out.
-    Calls are counted as steps unless `step` is given.
+    that `float` accepts, such as a Tensor of one element; for any other it warns once and leaves it
+    out. Calls are counted as steps unless `step` is given.
     """
     from paddle_node.training import step_log
 

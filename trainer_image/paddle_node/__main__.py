@@ -25,8 +25,8 @@ from paddle_node.runtimes import Runtime
 from paddle_node.staging.preparation import prepare
 
 RESTARTS, WITHIN = 5, 3600.0
-"""Restarts of its container that a pod may have within this many seconds. The kubelet would never
-stop, nor tell the Job.
+"""Restarts of its container that a pod may have within this many seconds. The kubelet would restart
+it without end, and not inform the Job.
 """
 
 

@@ -1,5 +1,5 @@
-"""What runs beside the event loop's main task: other tasks, and blocking calls, such as to a volume
-that may answer late.
+"""Work beside the event loop's main task: other tasks, and blocking calls, such as to a volume that
+may answer late.
 
 A call that never returns holds up neither the loop nor the exit; asyncio would wait for its own
 executor. Some threads are made beforehand: a program may take all process ids of the pod, and the

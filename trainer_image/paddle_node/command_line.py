@@ -1,7 +1,7 @@
 """The line that a user types to train on one machine: its words, its placeholders, and the launcher
 in it.
 
-Standard library and RE2 only: the very code that the pods run also checks job.yaml.
+Standard library and RE2 only: the code that runs in the pods also checks job.yaml.
 """
 
 import re
@@ -17,14 +17,14 @@ PLACEHOLDERS = {
     "trainers": "the number of pods",
     "shard": "the pod's number, from 0",
 }
-"""What a command and its settings may name in braces; `{{` and `}}` stand for braces."""
+"""The names that a command and its settings may have in braces; `{{` and `}}` stand for braces."""
 NEWEST = ("newest", "newest_stem")
 """Only in `resume`: {newest:<glob>} is the newest match, {newest_stem:<glob>} the same without its
 last suffix.
 """
 _CLUSTER = "master nnodes rank ips host nproc_per_node devices gpus start_port job_id log_dir"
 CLUSTER_FLAGS = tuple(_CLUSTER.split())
-"""Flags of Paddle's launcher that say the same as this job's own settings, which win."""
+"""Flags of Paddle's launcher for which the job has settings; the settings win."""
 SERVER_FLAGS = (
     "run_mode",
     "servers",
@@ -53,14 +53,14 @@ class Launcher:
     """A program that starts one process for each rank."""
 
     title: str
-    """What sentences call it."""
+    """Its name in messages."""
     programs: tuple[str, ...]
     modules: tuple[str, ...]
     switches: tuple[str, ...] = ()
     """Flags without a value; all others have one."""
     replaced: bool = True
-    """The agent starts the ranks itself instead of the launcher. Otherwise the launcher runs once
-    in each pod, and its environment tells it of the others.
+    """Whether the agent starts the ranks itself instead of the launcher. Otherwise the launcher
+    runs once in each pod, and its environment names the other pods.
     """
 
     def is_switch(self, flag: str) -> bool:

@@ -188,7 +188,9 @@ class Attempt:
 
 @dataclass(frozen=True, kw_only=True)
 class UserCommand:
-    """What runs instead of train.py. All texts may hold placeholders."""
+    """The command that runs instead of train.py, and its settings. All texts may hold
+    placeholders.
+    """
 
     words: tuple[str, ...] = setting(Reader.words, Variable.COMMAND)
     processes: int = setting(Reader.integer, Variable.PROCESSES)
@@ -289,7 +291,9 @@ class PodEnvironment:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerEnvironment:
-    """What the agent tells its pserver and trainers, besides the container's own variables."""
+    """The settings that the agent gives its pserver and trainers, besides the container's
+    variables.
+    """
 
     server: str = setting(Reader.text, Variable.COORDINATOR, "")
     session_key: str = setting(Reader.text, Variable.SESSION_KEY, "")

@@ -1,5 +1,5 @@
-"""All that a training program needs: `train.py` says what the data and the network are, this module
-does the rest.
+"""Everything that a training program needs: `train.py` defines the data and the network, this
+module does the rest.
 
     job = fleet.start(parse)
     vocabulary = job.agree("vocabulary", count, merge)

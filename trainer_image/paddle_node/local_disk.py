@@ -1,5 +1,5 @@
-"""The pod's own disk as a place for a trainer's shard: how much may be stored there, and whether a
-measurement says it pays.
+"""The pod's disk as a place for a trainer's shard: how much may be stored there, and whether a
+measurement shows that this is faster.
 """
 
 import os

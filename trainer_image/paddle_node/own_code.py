@@ -19,7 +19,7 @@ _MEANINGS = [
         "two inputs or embeddings of the network have this name: give each its own",
     ),
 ]
-"""What Paddle's own errors mean that newcomers meet."""
+"""Explanations of Paddle's errors that newcomers meet."""
 
 
 def summary(error: BaseException) -> str:

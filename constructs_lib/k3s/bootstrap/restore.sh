@@ -2,9 +2,10 @@
 # Brings the cluster's state back from a snapshot in the bucket; run by hand on the control plane
 # (docs/self-managed.md).
 #
-#   sudo /opt/paddle-cluster/restore.sh            names the snapshots sudo
-#   /opt/paddle-cluster/restore.sh SNAPSHOT   goes back to that one ... SNAPSHOT --token-of-secret
-#   one that another deployment made, whose server token was put into the secret
+#   sudo /opt/paddle-cluster/restore.sh             lists the snapshots
+#   sudo /opt/paddle-cluster/restore.sh SNAPSHOT    restores that one
+#   ... SNAPSHOT --token-of-secret                  restores one of another deployment, whose server
+#                                                   token was put into the secret
 #
 # Promises: nothing is stopped before the snapshot is known to be there; the state until now is kept
 # beside the restored one.

@@ -112,8 +112,8 @@ class _Search:
                     yield self._describe(more.get("arn", service), kind, id, "", *owners or ())
 
     def _describe(self, service: str, kind: str, id: str, arn: str = "", *more: str) -> Leftover:
-        """`more`: what else may identify the owner, such as AWS's own tags, or the machine with
-        which the thing is deleted.
+        """`more`: what else may identify the owner, such as AWS's own tags, or the machine that the
+        thing is deleted with.
         """
         owner = next((self._owners[key] for key in (id, arn, *more) if key in self._owners), None)
         type = f"{service} {kind}".strip()
@@ -122,7 +122,7 @@ class _Search:
         if type == "kms key":
             state = self._client("kms").describe_key(KeyId=id)["KeyMetadata"]["KeyState"]
             if state == "PendingDeletion":
-                # Nobody has to remove it: it goes away on its own.
+                # It goes away on its own, so no command is given.
                 return Leftover(service, what, "", "it waits for its deletion")
             if owner is None and not kept:
                 try:

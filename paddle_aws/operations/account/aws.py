@@ -1,4 +1,4 @@
-"""AWS clients with the user's own credentials, whose secrets appear nowhere else.
+"""AWS clients with the user's credentials. No secret of them is stored or shown.
 
 boto3 handles AWS_ENDPOINT_URL, profiles and regions; botocore's standard mode retries calls.
 """
@@ -37,7 +37,7 @@ def list_all(client: Any, operation: str, path: str, **arguments: Any) -> Iterat
 
 
 def check_account(account: str | None, region: str) -> None:
-    """Raises BadInput if the credentials are not of the `account` of the settings; None: any is."""
+    """Raises BadInput if the credentials are not of `account`; None: any account will do."""
     if account is None:
         return
     identity = client("sts", region).get_caller_identity()

@@ -96,8 +96,8 @@ def bar(what: str, total: int) -> Iterator[Progress]:
 def put_in_parallel(
     put: Callable[[T], bool], items: Sequence[T], stop: Callable[[], object]
 ) -> int:
-    """Runs `put` on items in parallel; returns how many it sent. After a failure or Ctrl-C, begins
-    no more and calls `stop`.
+    """Runs `put` on items in parallel; returns how many it sent. After a failure or Ctrl-C, it
+    starts no further item and calls `stop`.
     """
     with ThreadPoolExecutor(AT_ONCE) as pool:
         try:

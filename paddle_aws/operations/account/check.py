@@ -33,7 +33,7 @@ def run(checks: Sequence[Check]) -> list[Finding]:
             with translate_errors():
                 findings += [Finding(name, state, text) for state, text in check()]
         except Exception as error:
-            # An answer that nobody foresaw must not keep the other findings from the user.
+            # An unforeseen answer must not keep the other findings from the user.
             text = (
                 str(error)
                 if isinstance(error, OperationError)

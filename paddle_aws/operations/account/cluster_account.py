@@ -1,4 +1,4 @@
-"""A cluster's stacks in its account, and what else of the account tells about the cluster."""
+"""A cluster's stacks in its account, and other facts of the account about the cluster."""
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -28,14 +28,14 @@ def cluster_of(stack: Mapping[str, Any]) -> str | None:
     """Returns the name of the cluster that a stack is a part of; None: of none."""
     outputs = outputs_of(stack)
     if PLATFORM_OUTPUT not in outputs and "AccessPointId" in outputs:
-        # Deployed before stacks said so: of these, the storage stack is told by its name.
+        # Stacks of an older release have no such output: their storage stack is known by its name.
         return str(stack["StackName"]).removesuffix("-storage")
     return outputs.get(PLATFORM_OUTPUT)
 
 
 def belongs_to_cluster(stack: Mapping[str, Any], spec: ClusterSpec) -> bool:
-    """Returns whether a stack is a part of the cluster, by its output; by its name while it has
-    none yet.
+    """Returns whether a stack is a part of the cluster: by its output or, if it has none yet, by
+    its name.
     """
     named = outputs_of(stack).get(PLATFORM_OUTPUT)
     return named == spec.name if named else stack["StackName"] in spec.stack_names
@@ -51,7 +51,7 @@ class ClusterAccount:
 
     @cached_property
     def identity(self) -> dict[str, str]:
-        """Whose credentials these are."""
+        """The identity that AWS reports for the credentials."""
         caller: dict[str, str] = self.client("sts").get_caller_identity()
         return caller
 

@@ -1,4 +1,4 @@
-"""What costs money merely because a cluster exists."""
+"""Items that cost money merely because a cluster exists."""
 
 from dataclasses import dataclass
 
@@ -21,11 +21,11 @@ class Item:
     price: str
     count: float
     always: bool = True
-    """Whether it also exists between jobs."""
+    """Billed even when no job is running."""
 
 
 def items(spec: ClusterSpec) -> list[Item]:
-    """Returns what costs money merely because it exists."""
+    """Returns the items that cost money merely because they exist."""
     self_managed, nat, cluster = spec.cluster.self_managed, spec.network.nat_gateways, spec.cluster
     gateways = nat if spec.network.existing is None else 0
     endpoints = (

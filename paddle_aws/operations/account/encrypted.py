@@ -1,5 +1,5 @@
-"""What a KMS key still encrypts in its region. The function that ends an unused key with its stack
-asks the same, and says how.
+"""Finds what a KMS key still encrypts in its region, with the queries of the Lambda function that
+ends an unused key.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,8 +10,8 @@ from paddle_aws.operations.account.aws import list_all
 
 
 def list_encrypted(key: str, client: Callable[[str], Any], region: str) -> list[str]:
-    """Returns the names of what the key with id `key` encrypts, sorted. Raises botocore's errors:
-    without an answer nothing is known.
+    """Returns the sorted names of the resources that the key with id `key` encrypts. Raises
+    botocore's errors: an unanswered query must not look like an unused key.
     """
     return sorted({str(name) for name, by in _keys(client, region) if key in str(by)})
 

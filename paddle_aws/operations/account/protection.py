@@ -1,5 +1,5 @@
-"""What holds data in a cluster's stacks, and the stack policy that keeps a `cdk deploy` from
-replacing or removing it.
+"""The resources that hold data in a cluster's stacks, and the stack policy that keeps a `cdk
+deploy` from replacing or removing them.
 """
 
 import json

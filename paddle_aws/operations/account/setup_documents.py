@@ -22,7 +22,7 @@ def documents(spec: ClusterSpec, outputs: ClusterOutputs) -> list[Object]:
     groups, namespace = spec.nodes.values(), spec.jobs.namespace
     manifests = yaml_documents.template("deployers.yaml", namespace=namespace, **_volume(outputs))
     if namespace == "default":
-        # This namespace is everybody's: it keeps its own pod security.
+        # The namespace `default` is shared with others, so it keeps its pod security.
         manifests = [document for document in manifests if document["kind"] != "Namespace"]
     if any(group.gpu for group in groups) and not spec.auto:
         manifests += yaml_documents.template("nvidia_device_plugin.yaml")
@@ -85,7 +85,7 @@ def _node_pool(name: str, spec: ClusterSpec, machines: Object) -> list[Object]:
 
 
 def _volume(outputs: ClusterOutputs) -> dict[str, str]:
-    """Returns what the deployers' volumes must name: the cluster's file system alone."""
+    """Returns the fields that deployers' volumes must have: those of the cluster's file system."""
     if outputs.file_system_mount_name:
         attributes = {
             "dnsname": outputs.file_system_dns_name,

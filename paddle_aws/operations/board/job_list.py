@@ -27,12 +27,12 @@ from paddle_aws.operations.jobs.watch.job_view import JobView
 from paddle_aws.operations.options import LABEL
 
 CACHE_SECONDS = 3.0
-"""Seconds for which the list is taken as it was: several browsers ask the cluster once."""
+"""Seconds for which a list is reused, so that several browsers cause one request to the cluster."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What the newest pod of trainer 0 has written."""
+    """The log of trainer 0's newest pod."""
 
     progress: TrainingProgress | None = None
     goodput: Goodput | None = None
@@ -40,7 +40,7 @@ class Report:
 
 
 class JobList:
-    """Answers what the browser may ask of a namespace's jobs. A context manager: at its end, the
+    """Answers a browser's requests about a namespace's jobs. A context manager: at its end, the
     jobs' folders are unmounted.
     """
 

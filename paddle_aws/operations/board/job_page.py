@@ -20,7 +20,7 @@ READ_BYTES = 4 << 20
 
 
 class JobPage:
-    """Answers what the browser may ask of a job."""
+    """Answers a browser's requests about a job."""
 
     def __init__(
         self,

@@ -28,7 +28,7 @@ Query = dict[str, list[str]]
 
 
 class Answer(NamedTuple):
-    """What a request gets."""
+    """The answer to a request."""
 
     code: int
     type: str
@@ -54,7 +54,7 @@ def read_page_file(name: str) -> Answer:
 
 
 class Page(Protocol):
-    """Whatever stands at the board's address."""
+    """A page at the board's address."""
 
     def answer(self, name: str, query: Query) -> Answer:
         """Answers a request for a name below the page's. Raises OperationError, OSError."""
@@ -100,7 +100,7 @@ class Site:
     def answer(self, host: str, path: str, query: Query) -> Answer:
         """Answers a request, if it is this machine's and knows the secret."""
         secret, _, name = path.lstrip("/").partition("/")
-        # A request by another name for this machine comes from somebody's page that wants to read
+        # A request under another name of this machine comes from a foreign page that tries to read
         # this one.
         if host.partition(":")[0] != "127.0.0.1" or not secrets.compare_digest(
             secret.encode(), self.secret.encode()

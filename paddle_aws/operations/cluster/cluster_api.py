@@ -1,5 +1,5 @@
-"""A cluster's API: the official client's credentials and TLS, urllib3's retries, one sentence for
-what no retry fixes.
+"""A cluster's API: the official client's credentials and TLS, urllib3's retries, and one sentence
+for an error that no retry fixes.
 
 No client library alone keeps our promises: the official one keeps using an expired token and loses
 the text of an error; lightkube does not retry after 429 and 5xx, and lacks tls-server-name, which
@@ -46,7 +46,7 @@ REOPEN_PAUSE = 0.2
 CONNECT_TIMEOUT, READ_TIMEOUT = 10.0, 60.0
 """Timeouts in seconds for a connection, and for an answer's next byte."""
 TRANSIENT = (429, 500, 502, 503, 504)
-"""Status codes that may be different a moment later."""
+"""Status codes that a retry may change."""
 NOT_ABOUT_RIGHTS = (
     r"exceeded quota|failed quota|being terminated|violates PodSecurity|admission webhook|usage per"
 )
@@ -84,7 +84,7 @@ class ClusterApi:
         self.say, self._context, self._client = say, context, _client(context)
         self.name = context or _entry(context).get("name") or self.server
         self.aws = _in_aws(self._client, context)
-        """Whether it is known to run in AWS: advice about AWS helps nobody else."""
+        """Whether it is known to run in AWS, because advice about AWS helps only there."""
         self.outage_reported = False
         """Whether the user has been told that the server does not answer."""
         self._lock = threading.Lock()
@@ -169,7 +169,7 @@ class ClusterApi:
             )
         except ApiError as error:
             if error.status == 409:
-                # Deleting a definition deletes everybody's jobs with it.
+                # Deleting the definition would delete all jobs of this kind in the cluster.
                 advice = "undo that, or delete the object"
                 if document["kind"] == "CustomResourceDefinition":
                     advice = (
@@ -294,11 +294,11 @@ class ClusterApi:
         if isinstance(reason, SSLError):
             return Unreachable(f"{where} shows a certificate that is not trusted: {reason}")
         if isinstance(reason, ProtocolError):
-            return Unreachable(f"{where} cuts its answers off: {reason}")
-        advice = "does it run, and does this machine's network lead to it?"
+            return Unreachable(f"{where} breaks off its answers: {reason}")
+        advice = "does it run, and can this machine's network reach it?"
         if self.aws:
             advice = (
-                "a private endpoint is reached from its VPC alone; cluster.yaml's "
+                "a private endpoint is reachable only from its VPC; cluster.yaml's "
                 "cluster.public_access_from opens it to your address"
             )
         return Unreachable(f"{where} cannot be reached ({type(reason).__name__}): {advice}")

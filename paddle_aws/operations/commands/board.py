@@ -47,10 +47,10 @@ def board(
 ) -> None:
     """Show a job in the browser: loss by step and rank, speed, attempts, where the time went, slow
     ranks, the split's balance. Without JOB: all jobs of the namespace, with state, loss, goodput
-    and cost so far; or the rehearsal, if that is what ran last in this folder.
+    and cost so far; or the rehearsal, if that ran last in this folder.
 
     A small pod with the job's image mounts the volume read-only until Ctrl-C. In the folder of a
-    rehearsal it is the rehearsal's own page, while it runs, too.
+    rehearsal it shows that rehearsal, even while it runs.
 
     Example: paddle-aws board quick-start
     """

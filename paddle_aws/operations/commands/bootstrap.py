@@ -35,7 +35,8 @@ def bootstrap(
     CloudFormation deploys with and the permissions boundaries; `python -m
     paddle_aws.stacks.deployment_policy` shows them. An administrator runs it.
 
-    A pipeline of another account deploys with --trust; `cdk bootstrap --untrust` takes it back.
+    With --trust, a pipeline of another account may deploy; `cdk bootstrap --untrust` takes that
+    back.
 
     Example: paddle-aws bootstrap --trust 123456789012
     """

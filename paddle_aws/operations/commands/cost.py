@@ -33,8 +33,8 @@ def cost(
     lock: Annotated[Path, typer.Option(help="What `paddle-aws lock prices` wrote.")] = PRICES,
     json: Json = False,
 ) -> None:
-    """Estimate a cluster's cost: itemised, a month and a run. `paddle-aws lock prices` reads the
-    prices first.
+    """Estimate what a cluster costs, item by item: in a month and in a run. Run `paddle-aws lock
+    prices` first.
 
     Example: paddle-aws cost cluster.yaml --hours 8
     """

@@ -14,7 +14,9 @@ from paddle_aws.operations.screen import say
 
 def delete(
     job: JobArgument = DEFAULT,
-    force: Annotated[bool, typer.Option("--force", help="Also while it runs.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Delete the job even while it runs.")
+    ] = False,
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:

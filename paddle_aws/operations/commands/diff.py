@@ -1,5 +1,5 @@
-"""`paddle-aws diff`: what a `cdk deploy` would replace or remove, and what would be lost with
-it.
+"""`paddle-aws diff`: what a `cdk deploy` would replace or remove, and the data that it would
+lose.
 """
 
 import json as json_documents
@@ -28,6 +28,11 @@ from paddle_aws.stacks.cluster_spec import load_cluster
 
 NAME = "paddle-aws-diff"
 DELETED = ": deleted with it; to keep it, set `retain: true` and deploy first"
+OLDER = "; older ones are deleted within a day"
+FEWER_IMAGES = (
+    "the newest {} images (today {}) and those of submitted jobs are kept; all others are deleted "
+    "within a day"
+)
 REFUSED = "refused"
 VERSIONS = {"Version", "ReleaseVersion"}
 """A node group's properties that EKS changes only on their own."""
@@ -76,12 +81,12 @@ def diff(
     config: Config = CLUSTER,
     json: Json = False,
 ) -> None:
-    """Name each resource that `cdk deploy` would replace or remove, and the data that would go with
-    it.
+    """Name each resource that `cdk deploy` would replace or remove, and the data that would be lost
+    with it.
 
-    CloudFormation itself works it out, in change sets that are prepared, read and deleted: nothing
-    is changed. Exit code 1 if something that holds data would go, or CloudFormation would refuse
-    the deploy.
+    CloudFormation itself finds out: the command prepares change sets, reads them and deletes them,
+    and changes nothing. Exit code 1 if the deploy would lose data, or CloudFormation would refuse
+    it.
 
     Example: paddle-aws diff && cdk deploy --all --outputs-file outputs.json
     """
@@ -100,7 +105,7 @@ def diff(
         if says := _another_file_system(account, deployed):
             raise Failed(says)
         if account.makes_cluster:
-            # Whether EKS may be asked is `doctor`'s affair.
+            # `doctor` reports if EKS does not answer.
             with suppress(OperationError), translate_errors():
                 for state, text in account.support():
                     if state != "ok":
@@ -129,7 +134,7 @@ def diff(
 
 
 def _describe_first_deploy(account: AccountChecks) -> None:
-    """Says what the first deploy of a cluster makes, and which clusters of the account stay."""
+    """Says that the first deploy replaces nothing, and which clusters of the account stay."""
     spec = account.spec
     say(
         f"no stack of cluster {spec.name} is deployed: `cdk deploy --all` makes it and "
@@ -146,7 +151,9 @@ def _describe_first_deploy(account: AccountChecks) -> None:
 
 
 def _find_left_behind(account: AccountChecks) -> Loss | None:
-    """Returns the stack of a budget that the settings name no more, and says how to delete it."""
+    """Returns the stack of a budget that is no longer in the settings, and says how to delete
+    it.
+    """
     spec = account.spec
     watch = next(
         (
@@ -180,8 +187,9 @@ def _reasons(losses: Sequence[Loss]) -> list[str]:
 
 
 def _another_file_system(account: AccountChecks, deployed: Sequence[str]) -> str:
-    """Returns what another `file_system.kind` means; empty if it is the deployed one, or if nothing
-    uses the file system any more: then the change set itself names what goes.
+    """Returns what a new `file_system.kind` means for the deployed file system; empty if the kind
+    is the same, or if nothing uses the file system any more: then the change set itself names what
+    goes.
     """
     spec, outputs = account.spec, account.outputs
     kind = "lustre" if "FileSystemMountName" in outputs else "efs"
@@ -214,7 +222,7 @@ def _another_file_system(account: AccountChecks, deployed: Sequence[str]) -> str
 
 def _prepare(config: Path, account: AccountChecks, deployed: list[str]) -> None:
     """Prepares change sets of the deployed stacks with the cdk command, which knows the roles and
-    where templates go.
+    uploads the templates.
     """
     with tempfile.TemporaryDirectory() as assembly:
         listing = ["list", "--long", "--json", "--context", f"config={config.resolve()}"]
@@ -300,7 +308,9 @@ def _losses(api: Any, stack: str) -> Iterator[Loss]:
 def _sooner_expiries(
     stack: str, before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> Iterator[Loss]:
-    """Yields the buckets and repositories that will delete by themselves what they keep today."""
+    """Yields the buckets and repositories whose lifecycle rules will delete what they keep
+    today.
+    """
     for name in before.keys() & after.keys():
         then = _expiry(after[name])
         for what, number in _expiry(before[name]).items():
@@ -310,13 +320,13 @@ def _sooner_expiries(
                     name,
                     after[name]["Type"],
                     "expires sooner",
-                    f"{what} {then[what]} (today {number}) are deleted within a day",
+                    what.format(then[what], number),
                 )
 
 
 def _list_replaceable(changes: list[dict[str, Any]]) -> set[str]:
-    """Returns the logical ids of what is replaced, or perhaps: CloudFormation says perhaps of all
-    that refers to a resource that changes.
+    """Returns the logical ids of the resources that are or may be replaced: CloudFormation reports
+    `Conditional` for all that refers to a resource that changes.
     """
     replaceable = {
         change["LogicalResourceId"] for change in changes if change.get("Replacement") == "True"
@@ -335,8 +345,8 @@ def _list_replaceable(changes: list[dict[str, Any]]) -> set[str]:
 
 
 def _may_replace(detail: dict[str, Any], replaceable: set[str]) -> bool:
-    """Whether a changed property may replace its resource. What a resource that stays puts out
-    stays as well, but for a launch template's version.
+    """Whether a changed property may replace its resource. The attributes of a resource that stays
+    do not change, except a launch template's version.
     """
     if detail["Target"].get("RequiresRecreation", "Never") == "Never":
         return False
@@ -345,18 +355,18 @@ def _may_replace(detail: dict[str, Any], replaceable: set[str]) -> bool:
 
 
 def _expiry(resource: dict[str, Any]) -> dict[str, int]:
-    """Returns what a bucket or repository deletes by itself, and from which number on."""
+    """Returns the limits beyond which a bucket or repository deletes by itself, by the sentence
+    that compares a new limit with today's.
+    """
     properties = resource.get("Properties", {})
     numbers = {}
     for rule in properties.get("LifecycleConfiguration", {}).get("Rules", ()):
         if days := rule.get("NoncurrentVersionExpiration", {}).get("NoncurrentDays"):
-            numbers["old versions older in days than"] = days
+            numbers["old versions are kept for {} days (today {})" + OLDER] = days
         if days := rule.get("ExpirationInDays"):
-            numbers["objects older in days than"] = days
+            numbers["objects are kept for {} days (today {})" + OLDER] = days
     text = properties.get("LifecyclePolicy", {}).get("LifecyclePolicyText")
     for rule in json_documents.loads(text)["rules"] if isinstance(text, str) else ():
         if rule["selection"]["tagStatus"] == "any":
-            numbers["images that no submitted job names, beyond the newest"] = rule["selection"][
-                "countNumber"
-            ]
+            numbers[FEWER_IMAGES] = rule["selection"]["countNumber"]
     return numbers

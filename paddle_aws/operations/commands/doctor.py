@@ -19,7 +19,7 @@ from paddle_aws.stacks.cluster_spec import load_cluster
 def doctor(
     config: Config = CLUSTER,
     destroy: Annotated[
-        bool, typer.Option("--destroy", help="What would keep `cdk destroy` from ending.")
+        bool, typer.Option("--destroy", help="Show what would keep `cdk destroy` from ending.")
     ] = False,
     fix: Annotated[
         bool,
@@ -33,8 +33,8 @@ def doctor(
 ) -> None:
     """Check the account and, once it is deployed, the cluster. Changes nothing without --fix.
 
-    Each line is ok, a warning or a problem, and says what to do; all is checked even when something
-    fails. Exit code 1 if there is a problem, 3 if the account cannot be queried at all.
+    Each line is ok, a warning or a problem, and says what to do. Every check runs, even if another
+    one fails. Exit code 1 if there is a problem, 3 if the account cannot be queried at all.
 
     Example: paddle-aws doctor && cdk deploy --all --outputs-file outputs.json
 

@@ -24,11 +24,11 @@ def evaluate(
     context: Context = None,
     json: Json = False,
 ) -> None:
-    """Measure a trained model on the held-out records, beside what the best constant answer would
-    get.
+    """Measure a trained model on the held-out records, and compare it with the best constant
+    answer.
 
-    A Job of one pod, with the training's image and resources, reads the newest complete pass and is
-    removed again.
+    A Job of one pod, with the training's image and resources, measures the newest complete pass;
+    then the command removes it.
 
     Example: paddle-aws evaluate quick-start
     """

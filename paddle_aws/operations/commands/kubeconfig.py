@@ -31,13 +31,13 @@ def kubeconfig(
     ] = None,
     team: Annotated[
         Team | None,
-        typer.Option(help="Self-managed cluster: as whom. Default: operator."),
+        typer.Option(help="Self-managed cluster: whose kubeconfig. Default: operator."),
     ] = None,
     tunnel: Annotated[
         bool,
         typer.Option(
             "--tunnel",
-            help="Hold a tunnel open (Session Manager), and let the entry lead through it.",
+            help="Keep a tunnel open (Session Manager), which the entry then uses.",
         ),
     ] = False,
     port: Annotated[
@@ -47,10 +47,10 @@ def kubeconfig(
     """Write the deployed cluster into the kubeconfig, as `aws eks update-kubeconfig` does, and make
     it the current one.
 
-    Other entries stay. For EKS no credential is written: the aws CLI gives a token for each use. A
-    self-managed cluster's comes from Secrets Manager; only you can read the file.
+    Other entries stay. For EKS it writes no credential: the aws CLI gives a token for each use. The
+    credential of a self-managed cluster comes from Secrets Manager; only you can read the file.
 
-    A private endpoint is reached with --tunnel, which stays open until Ctrl-C; work in another
+    To reach a private endpoint, use --tunnel, which stays open until Ctrl-C, and work in another
     terminal.
 
     Example: paddle-aws kubeconfig --alias paddle

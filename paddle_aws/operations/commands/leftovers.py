@@ -45,8 +45,8 @@ def leftovers(
         unexpected = [leftover for leftover in left if not leftover.expected]
         if unexpected:
             raise Failed(
-                f"cluster {spec.name} has left {len(unexpected)} in {spec.region}: remove what "
-                "is listed above"
+                f"cluster {spec.name} is not gone from {spec.region} ({len(unexpected)} left): run "
+                "the commands above"
             )
         if unasked:
             many = sum(map(len, unasked.values()))

@@ -16,7 +16,7 @@ from paddle_aws.operations.screen import age, print_json, print_table, say, span
 def listing(
     namespace: Namespace = None,
     everywhere: Annotated[
-        bool, typer.Option("--all-namespaces", "-A", help="Jobs of all namespaces.")
+        bool, typer.Option("--all-namespaces", "-A", help="List the jobs of all namespaces.")
     ] = False,
     context: Context = None,
     json: Json = False,
@@ -42,7 +42,7 @@ def listing(
 
 
 def _row(view: JobView, everywhere: bool) -> tuple[str, ...]:
-    # What is left of a cancelled job is another Job's.
+    # What is left of a cancelled job belongs to another Job.
     job = None if view.cancelled else view.training or view.data
     done = f"{job.succeeded}/{job.completions}" if job is not None else ""
     ran = span(job.seconds(datetime.now(UTC))) if job is not None else ""

@@ -1,4 +1,4 @@
-"""`paddle-aws lock add-ons`: reads what EKS itself says into a dated file.
+"""`paddle-aws lock add-ons`: writes the versions that EKS names to a dated file.
 
 Promises: the file has a version only if EKS names exactly that one as the default for the
 Kubernetes version, and a release of a node image only if Parameter Store recommends it.
@@ -25,9 +25,9 @@ def lock(config: Config = CLUSTER, out: Out = ADD_ONS) -> None:
     """Read the versions of EKS's add-ons and node images in a cluster's region, so that every
     deploy takes the same ones.
 
-    Without the file, add-ons and images stay as they were made. Versions in cluster.addons go
-    before those of the file. Needs AWS credentials that allow eks:DescribeAddonVersions and
-    ssm:GetParameters.
+    Without the file, add-ons and images keep the versions with which they were created. Versions in
+    cluster.addons take precedence over the file. Needs AWS credentials that allow
+    eks:DescribeAddonVersions and ssm:GetParameters.
 
     Example: paddle-aws lock add-ons && cdk diff
     """

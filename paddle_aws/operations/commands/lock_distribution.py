@@ -41,8 +41,8 @@ def lock_distribution(
         bool,
         typer.Option(
             "--fetch-only",
-            help="Download what an existing lock names, on another machine; the lock stays as it "
-            "is.",
+            help="Download the files that the existing lock names, for another machine; the lock "
+            "stays as it is.",
         ),
     ] = False,
     channels: Annotated[
@@ -62,7 +62,7 @@ def lock_distribution(
 
     Example: paddle-aws lock distribution --version v1.35.2+k3s1
     """
-    with cli_errors("interrupted: the lock is as it was, what was downloaded is used again"):
+    with cli_errors("interrupted: the lock is unchanged, and downloaded files are used again"):
         spec = load_cluster(config)
         if fetch_only:
             _fetch(spec)

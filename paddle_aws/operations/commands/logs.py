@@ -22,7 +22,9 @@ from paddle_aws.operations.options import (
 from paddle_aws.operations.screen import say
 
 TAIL_FACTOR = 50
-"""Of so many lines that a pod wrote, --tail expects that at least one is the program's."""
+"""Lines of a pod that --tail reads for each line that it shows, because Paddle may have written the
+others.
+"""
 
 
 def logs(
@@ -44,14 +46,14 @@ def logs(
         ),
     ] = None,
     tail: Annotated[
-        int | None, typer.Option(min=0, help="Only this many last lines of each pod.")
+        int | None, typer.Option(min=0, help="Show only so many last lines of each pod.")
     ] = None,
     verbose: Annotated[
         bool,
         typer.Option(
             "--verbose",
             "-v",
-            help="Also what Paddle and brpc write about themselves, as --json does.",
+            help="Also show what Paddle and brpc write about themselves, as --json does.",
         ),
     ] = False,
     rehearsal: OfRehearsal = None,
@@ -63,9 +65,9 @@ def logs(
 ) -> None:
     """Show a job's logs, all ranks interleaved in order of time.
 
-    Lines that Paddle and brpc write about themselves are left out. With --follow lines come as
-    they are written, across lost connections and replaced pods, until the job ends. With --volume
-    they are read off the volume by a small pod, also when the job's pods are gone.
+    Lines that Paddle and brpc write about themselves are left out. With --follow, it shows new
+    lines until the job ends, across lost connections and replaced pods. With --volume, a small pod
+    reads the logs from the volume, even when the job's pods are gone.
 
     Example: paddle-aws logs quick-start --rank 0 --follow
     """

@@ -61,8 +61,8 @@ def manifests(
 ) -> None:
     """Write a job's Kubernetes manifests, the same bytes as `cdk8s synth`. No cluster is needed.
 
-    What only a deploy knows is a placeholder before it: the command names it, and ends with 0.
-    Read such manifests, and give none to kubectl, which would take them.
+    Before the first deploy, the manifests contain placeholders; the command names them and ends
+    with 0. Such manifests are for reading: do not apply them, because kubectl would accept them.
 
     Example: paddle-aws manifests job.yaml --out dist
 

@@ -35,8 +35,8 @@ def prices(
     """Read today's list prices for a cluster's region and instance types from AWS, for `paddle-aws
     cost`.
 
-    Needs no AWS credentials, but for the prices of spot nodes (ec2:DescribeSpotPriceHistory). What
-    the list does not say clearly stays unknown.
+    Needs no AWS credentials, but for the prices of spot nodes (ec2:DescribeSpotPriceHistory).
+    Prices that the list does not state clearly stay unknown.
 
     Example: paddle-aws lock prices && paddle-aws cost
     """
@@ -64,5 +64,5 @@ def prices(
         unknown = sorted({*asked, *(f"{kind}-spot-hour" for kind in spot)} - read.keys())
         say(
             f"{len(read)} prices of {spec.region} are in {out}"
-            + (f"; unknown stay {', '.join(unknown)}" if unknown else "")
+            + (f"; still unknown: {', '.join(unknown)}" if unknown else "")
         )

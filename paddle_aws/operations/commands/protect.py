@@ -16,15 +16,15 @@ from paddle_aws.stacks.cluster_spec import load_cluster
 def protect(
     config: Config = CLUSTER,
     lift: Annotated[
-        bool, typer.Option("--lift", help="Allow it again, for one deploy on purpose.")
+        bool, typer.Option("--lift", help="Allow such updates again, for one deploy.")
     ] = False,
 ) -> None:
-    """Refuse every update that would replace or remove what holds data. `cdk destroy` stays as it
-    is.
+    """Refuse every update that would replace or remove resources with data. `cdk destroy` still
+    works.
 
     Sets a stack policy on the cluster's stacks, as each deploy does by itself (`protect` in
-    cluster.yaml). To lose or move data on purpose: --lift, and deploy. The deploy protects the
-    stacks that it changes again; protect the others.
+    cluster.yaml). To replace or remove such a resource on purpose, run it with --lift and deploy.
+    The deploy protects the stacks that it changes; protect the others again.
 
     Example: paddle-aws protect --lift
     """
@@ -32,9 +32,5 @@ def protect(
         spec = load_cluster(config)
         check_account(spec.account, spec.region)
         stacks = set_policy(spec, ClusterAccount(spec), lift=lift)
-        what = (
-            "may be replaced and removed by the next deploy"
-            if lift
-            else "is safe from every deploy"
-        )
-        say(f"what holds data in {', '.join(stacks)} {what}")
+        may = "may now" if lift else "can no longer"
+        say(f"a deploy {may} replace or remove resources with data in {', '.join(stacks)}")

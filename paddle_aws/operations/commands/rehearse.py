@@ -28,8 +28,8 @@ def rehearse(
     volume: Annotated[
         Literal["new", "keep"],
         typer.Option(
-            help="keep: go on with what the last rehearsal here left on the volume: more passes, "
-            "changed data, a resume."
+            help="keep: continue with the volume of the last rehearsal here: more passes, changed "
+            "data, a resume."
         ),
     ] = "new",
     data: Annotated[
@@ -40,7 +40,9 @@ def rehearse(
     verbose: Annotated[
         bool,
         typer.Option(
-            "--verbose", "-v", help="Name what of the manifests is without effect on one machine."
+            "--verbose",
+            "-v",
+            help="Name the fields of the manifests that have no effect on one machine.",
         ),
     ] = False,
     outputs: Outputs = OUTPUTS,
@@ -48,9 +50,10 @@ def rehearse(
 ) -> None:
     """Run a job on this machine: its pods as processes, from the manifests that a cluster gets.
 
-    It deploys nothing; `make rehearse`, in the project's clone, does that as well. While it runs,
-    status, logs --follow, board and cancel work on it from another terminal in this folder; later
-    results and evaluate, too. Ctrl-C ends it and keeps its volume, logs and record.
+    It deploys nothing; `make rehearse`, in a clone of this project, also deploys to an AWS
+    emulator. While it runs, status, logs --follow, board and cancel work from another terminal in
+    this folder; afterwards results and evaluate do, too. Ctrl-C ends it and keeps its volume, logs
+    and record.
 
     Example: paddle-aws rehearse job.yaml
 

@@ -1,4 +1,4 @@
-"""`paddle-aws results`: what a job has learned so far, and a saved pass to download."""
+"""`paddle-aws results`: a job's passes so far, and downloads of what it saved."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -61,10 +61,10 @@ def results(
     """Show a job's passes: which are complete, their loss and time, and what its program wrote;
     fetch the model, a pass or files without SSH.
 
-    A small pod with the job's image mounts the volume read-only and is gone afterwards. An
-    interrupted download continues where it was, and every file is verified against the checksum
-    that was saved with it. What goes to S3 passes through this machine. A job that the cluster has
-    forgotten needs its job file and outputs.json.
+    A small pod with the job's image mounts the volume read-only, for as long as the command runs.
+    An interrupted download continues where it stopped, and every file is verified against the
+    checksum that was saved with it. What goes to S3 passes through this machine. If the cluster no
+    longer has the job's objects, the command needs the job file and outputs.json.
 
     Example: paddle-aws results quick-start
 

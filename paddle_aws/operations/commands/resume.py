@@ -45,10 +45,10 @@ def resume(
 ) -> None:
     """Run a job again, from its newest complete pass, or from an earlier one.
 
-    It keeps the data that is on the volume, even where its source has changed since; it is split
-    first where this job file's data job has not done so. With --from, later passes are set aside on
-    the volume (renamed, not removed). Raise `passes` in the job file to train on a job that came to
-    its end. A job that runs is refused.
+    It uses the shards on the volume, even if their source has changed since; if this job file's
+    data job has not split the data yet, it does so first. With --from, later passes are set aside
+    on the volume (renamed, not removed). To train a finished job further, raise `passes` in the job
+    file. A running job is refused.
 
     Example: paddle-aws resume job.yaml --from 3
     """

@@ -27,19 +27,19 @@ def setup(
         bool, typer.Option("--dry-run", help="The cluster checks everything and changes nothing.")
     ] = False,
     as_yaml: Annotated[
-        bool, typer.Option("--yaml", help="Print the documents; no cluster is asked.")
+        bool, typer.Option("--yaml", help="Print the documents, without a cluster.")
     ] = False,
     remove: Annotated[
         bool,
-        typer.Option("--remove", help="End all nodes of `compute: auto`; before `cdk destroy`."),
+        typer.Option("--remove", help="End all nodes of `compute: auto`, before `cdk destroy`."),
     ] = False,
     context: Context = None,
 ) -> None:
     """Apply what the cluster needs once: deployers' rights, device plugins, the images that nodes
     keep, node pools of `compute: auto`, Kueue's queue.
 
-    An administrator runs it after a deploy, and again after a change of cluster.yaml's `nodes`
-    or `jobs`. What is as it should be stays.
+    An administrator runs it after a deploy, and again after a change of cluster.yaml's `nodes` or
+    `jobs`. It changes only what differs.
 
     Example: paddle-aws setup
 
@@ -79,7 +79,7 @@ def setup(
         if cluster.items(daemon_sets, labels=OURS) and not spec.jobs.images:
             say(
                 "jobs.images is no longer in cluster.yaml: `kubectl delete daemonset images "
-                f"--namespace {spec.jobs.namespace}` lets the nodes forget them"
+                f"--namespace {spec.jobs.namespace}` lets the nodes remove them"
             )
         for pool in cluster.items(POOLS, labels=OURS):
             if (name := pool["metadata"]["name"]) not in spec.nodes:
@@ -101,4 +101,4 @@ def _remove(cluster: ClusterApi) -> None:
             for name in left:
                 cluster.delete(f"{path}/{name}")
             time.sleep(1)
-    say("no node pool of this cluster is left: `cdk destroy` can take the rest")
+    say("no node pool of this cluster is left: `cdk destroy` can remove the rest")

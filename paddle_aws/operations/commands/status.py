@@ -27,8 +27,7 @@ def status(
     context: Context = None,
     json: Json = False,
 ) -> None:
-    """Show a job: its state, how far its training is, its pods, and in plain words why one waits or
-    failed.
+    """Show a job: its state and progress, its pods, and why a pod waits or failed.
 
     Example: paddle-aws status quick-start
     """
@@ -75,7 +74,7 @@ def print_view(view: JobView) -> None:
         rows = [(pod.who, pod.phase, pod.node, age(pod.created), pod.reason) for pod in view.pods]
         screen.print_table(("POD", "STATE", "NODE", "AGE", "REASON"), rows)
     elif not view.reason:
-        typer.echo("  no pods: they are not made yet, or were removed with their Job")
+        typer.echo("  no pods: they are not created yet, or were removed with their Job")
 
 
 def _line(job: JobState) -> str:

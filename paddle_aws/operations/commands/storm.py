@@ -37,12 +37,12 @@ def storm(
 ) -> None:
     """Run a job on this machine through faults that its program will meet on a cluster.
 
-    Calm runs come first: what they print is what the job should do. Then each run meets faults at
-    events of the program (a step, a checkpoint that is being written or loaded, its end): killed
-    ranks, agents and pods, a spot notice, a freeze, a volume that is full, slow, failing or
+    Calm runs, without faults, come first: they show what the job should do. Then each run meets
+    faults at events of the program (a step, a checkpoint that is being written or loaded, its end):
+    killed ranks, agents and pods, a spot notice, a freeze, a volume that is full, slow, failing or
     read-only, a damaged checkpoint, a broken connection. The verdict says what was seen; .storm/
-    keeps a receipt (receipt.json, receipt.html) and each run's lines. Calm runs that it has of the
-    same job, program and data are not run again. Exit code 1: a run failed.
+    keeps a receipt (receipt.json, receipt.html) and each run's lines. It reuses calm runs of the
+    same job, program and data. Exit code 1: a run failed.
 
     Example: paddle-aws storm job.yaml --seed 7
 

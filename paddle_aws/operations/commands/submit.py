@@ -50,9 +50,9 @@ def submit(
     """Submit a job: try its program on a few records, upload its data file, split the data, start
     the training.
 
-    The data job runs first and is waited for; it ends at once where the shards are complete and the
-    source is what it was. A job that runs is never overwritten. Ctrl-C leaves on the cluster what
-    is there; submit again to continue.
+    The data job runs first; it ends at once if the shards are complete and the source has not
+    changed. A running job is never overwritten. After Ctrl-C, what was submitted stays on the
+    cluster; submit again to continue.
 
     Example: paddle-aws submit job.yaml --follow
 

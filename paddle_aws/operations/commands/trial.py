@@ -51,10 +51,10 @@ def trial(
 ) -> None:
     """Try a job's program on a hundred records: no cluster, one process, seconds.
 
-    It shows what each input gets and whether the loss falls; a fault is shown with the program's
-    own line (exit code 2). Of a `command` the script's syntax and imports are checked; what cannot
-    be checked is named. --run runs it for a few steps, shows its output and says which patterns of
-    `metrics` match its lines; if none does, the exit code is 1. Its data is --data, or the job's
+    It shows what each input gets and whether the loss falls; an error names the line of the program
+    (exit code 2). For a `command`, it checks the script's syntax and imports, and names what it
+    cannot check. --run runs the command for a few steps, shows its output and says which patterns
+    of `metrics` match its lines; if none does, the exit code is 1. The data is --data, or the job's
     local source.
 
     Example: paddle-aws try --run --time-limit 60

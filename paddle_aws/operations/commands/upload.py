@@ -36,10 +36,12 @@ def upload(
     ] = DEFAULT,
     volume: Annotated[
         bool,
-        typer.Option("--volume", help="To the job's folder on the volume, instead of the bucket."),
+        typer.Option(
+            "--volume", help="Upload to the job's folder on the volume, not to the bucket."
+        ),
     ] = False,
     program: Annotated[
-        bool, typer.Option("--program", help="The job file's program, to the volume.")
+        bool, typer.Option("--program", help="Upload the job file's program to the volume.")
     ] = False,
     namespace: Namespace = None,
     context: Context = None,
@@ -47,9 +49,9 @@ def upload(
 ) -> None:
     """Upload training data to the bucket, or with --volume data or a program folder to the volume.
 
-    Several files, or parts of a large one, go at once; files that are there already are not sent
-    again. The address is printed: put it into job.yaml as data.source. --volume needs no AWS and
-    nothing that was deployed: any cluster with the job's volume will do.
+    It sends several files, or parts of a large one, in parallel, and skips files that are there
+    already. It prints the address: put it into job.yaml as data.source. --volume needs no AWS: any
+    cluster with the job's volume will do.
 
     Example: paddle-aws upload corpus/
 
@@ -93,9 +95,7 @@ def upload(
 
 
 def _program(job_file: Path, context: str | None, outputs: Path) -> None:
-    """Uploads the program before kubectl applies manifests that `manifests` wrote; `submit` does
-    this on its own.
-    """
+    """Uploads the program of manifests that kubectl will apply; `submit` does this on its own."""
     submission = Submission.load(
         JobSource.from_job(job_file), outputs, outputs.with_name("image.json")
     )

@@ -20,9 +20,9 @@ def wait(
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
-    """Wait until a job ends, and tell what happens to its pods meanwhile.
+    """Wait until a job ends, and report what happens to its pods.
 
-    Exit code 0 when it succeeded, 1 when it failed or the timeout passed. Ctrl-C leaves the job
+    Exit code 0 if it succeeded, 1 if it failed or the timeout passed. Ctrl-C leaves the job
     running.
 
     Example: paddle-aws wait quick-start --timeout 120 && paddle-aws results quick-start

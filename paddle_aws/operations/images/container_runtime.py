@@ -1,5 +1,5 @@
-"""docker or podman, whichever answers: an installed one that does not (docker without its daemon)
-is skipped.
+"""Runs docker or podman: the first that answers. An installed one that does not answer (docker
+without its daemon) is skipped.
 """
 
 import shutil

@@ -30,7 +30,7 @@ DOCKERFILE = PROJECT / "trainer_image" / "Dockerfile"
 NAME = "paddle-aws-trainer"
 VERSION = version("paddle-aws")
 ARGUMENT_LIMIT = 120_000
-"""Bytes of a build's argument: Linux gives one 131,072."""
+"""Most bytes of a build's argument: Linux allows 131,072."""
 JOB = "For this job file: the image with its Paddle and its program's requirements."
 
 app = typer.Typer(help="Build and push the trainer image.", no_args_is_help=True)
@@ -119,8 +119,8 @@ def local_name(job: TrainingJob | None = None) -> str:
 
 
 def _derived_name(runtime: ContainerRuntime, job: TrainingJob, base: str) -> str:
-    """Names the base by its id, as another base makes another image; one from job.yaml may not be
-    here before the build.
+    """Names the base by its id, because another base makes another image. A base of job.yaml may
+    not be on this machine before the build.
     """
     return (
         f"{NAME}:{VERSION}-{job.image_variant}-"

@@ -1,8 +1,8 @@
 """The Python that runs a job's program here: `.venv-image`, or an environment with the job's Paddle
 and requirements.
 
-The Paddle is made once per content, in this machine's cache. What a program requires beside it is
-built there by the environment Job's own program, and unpacked as in a pod.
+An environment with Paddle is made once for each content, in this machine's cache. The environment
+Job's program builds a program's requirements there, and they are unpacked as in a pod.
 
     python -m paddle_aws.operations.images.interpreter 3.3   makes the environment of that Paddle
 """
@@ -35,7 +35,7 @@ _AGENT = "requirements-agent.lock"
 LOCKED = ("--require-hashes", "--no-deps", "--requirement")
 Say = Callable[[str], object]
 UNUSED_AFTER = 30 * 86_400.0
-"""Seconds after which what nobody has used leaves the cache."""
+"""Seconds without use after which an environment leaves the cache."""
 
 
 def folder(
@@ -139,7 +139,7 @@ def archive(job: TrainingJob, project: Path = PROJECT, say: Say = lambda text: N
 
 
 def lay_limits(job: TrainingJob, project: Path, root: Path) -> None:
-    """Lays what the image has of its Paddle's limits below `root`."""
+    """Copies the image's constraints for its Paddle below `root`."""
     limits = project / LOCKS[job.chosen_paddle]
     for file, name in (
         (limits.with_suffix(".in"), contract.CONSTRAINTS),
@@ -171,8 +171,8 @@ def pip_variables() -> dict[str, str]:
 
 
 def _index_variables(index: PackageIndex | None) -> dict[str, str]:
-    """Returns what the Job's pip gets, instead of all that this machine's pip knows: but for the
-    password of that very index.
+    """Returns the settings that the Job's pip gets, not all of this machine's pip; only the
+    password of the same index is added.
     """
     if index is None:
         return {}
@@ -222,8 +222,8 @@ def _mark_used(*folders: Path) -> None:
 
 
 def _remove_unused(new: Path) -> None:
-    """Makes room for a new folder, whose lock the caller has: removes those beside it that nobody
-    has used for long, or holds.
+    """Makes room for a new folder, whose lock the caller holds: removes the folders beside it that
+    have not been used for long and that nobody holds.
     """
     for lock in new.parent.glob("*.lock"):
         if time.time() - lock.stat().st_mtime < UNUSED_AFTER:
@@ -235,7 +235,7 @@ def _remove_unused(new: Path) -> None:
                 continue
             removed = lock.with_suffix(".removed")
             for place in (removed, lock.with_suffix(""), lock.with_suffix(".unpacked")):
-                # Away at once: nobody takes a half of it for the whole.
+                # Renamed first, so that nobody takes a half-removed folder for a whole one.
                 if place.is_dir():
                     place = place.rename(removed)
                     shutil.rmtree(place, ignore_errors=True)

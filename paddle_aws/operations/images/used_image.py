@@ -48,7 +48,7 @@ def mark_used(image: str, say: Callable[[str], None]) -> None:
                     "pushes it again"
                 )
             errors = ecr.exceptions
-            # Tags never move: it is there since the first job.
+            # Tags are immutable: the first job has set it.
             with suppress(
                 errors.ImageAlreadyExistsException, errors.ImageTagAlreadyExistsException
             ):

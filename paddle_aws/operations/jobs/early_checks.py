@@ -27,7 +27,7 @@ def check_data(job: TrainingJob, job_file: Path, say: Callable[[str], None]) -> 
     """Returns the local data file, after checking it; None if the job has none, as its data job
     reads another place.
 
-    Raises BadInput. Reports what is merely doubtful about the first lines.
+    Raises BadInput. Warns of first lines that are doubtful.
     """
     if job.data is None or job.local_file is None:
         return None
@@ -83,12 +83,10 @@ def tell_pod_security(job: TrainingJob, say: Callable[[str], None]) -> None:
     """Warns of a namespace without restricted pod security, which holds for all its pods."""
     if (level := job.pod_security_level) == "restricted":
         return
-    risk = (
-        "its pods may take over their node" if level == "privileged" else "its pods may run as root"
-    )
+    risk = "take over their nodes" if level == "privileged" else "run as root"
     say(
-        f"warning: namespace {job.namespace} gets {level} pod security, where the default is "
-        f"restricted: {risk}, whoever may create them"
+        f"warning: namespace {job.namespace} gets {level} pod security instead of restricted: "
+        f"pods of anybody who may create pods there can {risk}"
     )
 
 
@@ -153,8 +151,8 @@ def check_nodes(job: TrainingJob, cluster: ClusterSpec) -> None:
 
 
 def check_host_path(job: TrainingJob, outputs: ClusterOutputs) -> None:
-    """Raises BadInput for a folder of the nodes where the deployed cluster's mount nothing: each
-    pod would see a folder of its own.
+    """Raises BadInput for a folder in which the deployed cluster's nodes mount nothing: each pod
+    would see another folder.
     """
     path, mounts = job.volume.path, outputs.file_system_mounts
     if job.volume.kind != "host-path" or path is None or not mounts or outputs.mount_of(path):
@@ -177,7 +175,7 @@ def check_deployed(job: TrainingJob, outputs_file: Path) -> None:
     if not cluster_file.exists():
         return
     if outputs_file.exists():
-        # Which namespace is served, the manifests know from the outputs: cluster.yaml may be newer.
+        # The manifests know the served namespace from the outputs; cluster.yaml may be newer.
         check_nodes(job, load_cluster(cluster_file))
     elif takes:
         check_cluster(job, load_cluster(cluster_file))

@@ -63,7 +63,7 @@ def measure(
     if training is None:
         raise BadInput(
             f"the cluster has no training Job of {name}, or forgot it "
-            "(limits.keep_finished_hours): `paddle-aws resume` brings it back without training "
+            "(limits.keep_finished_hours): `paddle-aws resume` creates it again without training "
             "again; the program of a PaddleJob measures itself"
         )
     with volume as there:

@@ -16,7 +16,7 @@ FIRST_LOOK = 30.0
 def follow_to_end(
     run: Run, submission: Submission, *, wait: bool, follow: bool, verbose: bool
 ) -> None:
-    """Does what submit and resume have to do once the training is on the cluster."""
+    """Does what `submit` and `resume` have in common once the training is on the cluster."""
     job = job_arguments(run.name, run.namespace)
     with cli_errors(
         f"interrupted: job {run.name} keeps running; `paddle-aws logs {job} --follow` shows it, "

@@ -24,9 +24,7 @@ class JobSource:
 
     @classmethod
     def from_job(cls, job: str | Path | Mapping[str, Any], more: Sequence[str] | None = ()) -> Self:
-        """Takes a job file, or its settings, whose local paths are relative to the current
-        folder.
-        """
+        """Accepts a job file, or settings, whose local paths are relative to the current folder."""
         if isinstance(job, Mapping):
             return cls(Path(NO_FILE), (*overrides.from_mapping(job), *(more or ())))
         return cls(Path(job), tuple(more or ()))

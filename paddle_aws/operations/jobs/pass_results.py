@@ -1,4 +1,4 @@
-"""What is known of each pass of a job: what was saved of it, and what its trainers measured."""
+"""The passes of a job: the files that were saved of each, and what its trainers measured."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -60,7 +60,7 @@ class Record:
     ended: AwareDatetime | None
     """None while it runs."""
     run: str = ""
-    """Which rehearsal it is of: the lock of a running one has the same."""
+    """The rehearsal's id, which the lock of a running rehearsal contains, too."""
 
     def write(self, folder: Path) -> None:
         """Writes the record into a rehearsal's folder; readers see the old one or the new one."""
@@ -79,7 +79,7 @@ def is_newest() -> bool:
 
 
 def use_cluster() -> None:
-    """Makes commands mean the cluster again: call it after a submission."""
+    """Makes commands refer to the cluster again: call it after a submission."""
     with suppress(OSError):
         (FOLDER / LAST).unlink()
 
@@ -242,7 +242,9 @@ class RehearsalBackend(SavedResults):
 
 
 def _mark_killed(view: JobView) -> JobView:
-    """Returns the view of a rehearsal whose process is gone without a word: its pods are, too."""
+    """Returns the view of a rehearsal whose process died without a record: its pods died with
+    it.
+    """
     reason = "the rehearsal was killed"
 
     def end(job: JobState | None) -> JobState | None:
@@ -264,7 +266,7 @@ def unstarted_job(name: str, phase: Phase, reason: str) -> JobState:
 
 
 def _holder(folder: Path) -> dict[str, str] | None:
-    """Returns what the running rehearsal says in its lock; None if none runs."""
+    """Returns the content of a running rehearsal's lock; None if none runs."""
     try:
         lock = os.open(folder / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
@@ -303,7 +305,7 @@ def load(folder: Path = FOLDER) -> RehearsalBackend:
     except (ValidationError, OSError):
         raise BadInput(f"{file} is not a rehearsal's record: rehearse again") from None
     if holder and (record is None or record.run != holder.get("run")):
-        # It tries the program before it replaces what the last one left.
+        # A rehearsal tries the program before it replaces the last rehearsal's files.
         name, namespace = holder.get("name", ""), holder.get("namespace", "")
         reason = "its program is tried first, and its pods are not made yet"
         training = unstarted_job(name, "waiting", reason)

@@ -30,8 +30,8 @@ NAMESPACED = (
     "/api/v1/namespaces/{}/configmaps",
     "/apis/scheduling.volcano.sh/v1beta1/namespaces/{}/podgroups",
 )
-"""What the charts make for one job besides its Jobs, its claim and its volume, in the order of
-removal.
+"""Kinds of objects that the charts make for one job besides its Jobs, claim and volume, in the
+order of removal.
 """
 DELETION_DEADLINE = 60.0
 """Seconds for a deleted object to disappear; for a Job's pods, after the grace period in which they
@@ -50,7 +50,7 @@ def list_running(cluster: ClusterApi, name: str, namespace: str) -> dict[str, st
 def end_running(cluster: ClusterApi, name: str, namespace: str) -> list[str]:
     """Deletes the Jobs that run, waits until their pods are gone, and returns the Jobs' names.
 
-    Marks the job's other Jobs, such as the data job that has ended: nothing else is left to say
+    Marks the job's other Jobs, such as the data job that has ended, because nothing else records
     that the job was cancelled.
     """
     runs_ = list_running(cluster, name, namespace)
@@ -58,7 +58,7 @@ def end_running(cluster: ClusterApi, name: str, namespace: str) -> list[str]:
         cluster.say(f"ending {', '.join(runs_)}: the pods have time to save")
         for run in runs(cluster, namespace, selector(name)):
             if has_ended(run):
-                # Whoever may only delete can cancel, too.
+                # A user who may delete but not annotate can cancel, too.
                 with suppress(OperationError):
                     cluster.annotate(path(run), CANCELLED, datetime.now(UTC).isoformat())
     for place in runs_.values():

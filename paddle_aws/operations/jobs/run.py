@@ -76,7 +76,7 @@ class Run(SavedResults):
         """Returns once the training has succeeded. Raises JobFailed, or TimedOut after `timeout`
         seconds, which ends no job.
         """
-        # A mistyped name is refused at once, and so is what has no end to wait for.
+        # A mistyped name is refused at once, and so is a job that has no end to wait for.
         if read_job(self.cluster, self.name, self.namespace).cancelled:
             raise Failed(f"job {self.name} was cancelled: `paddle-aws resume` continues it")
         last = self.follower.wait_until(waiting.has_training_ended, timeout)

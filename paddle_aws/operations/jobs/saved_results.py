@@ -1,4 +1,6 @@
-"""What a job has saved on its volume, wherever that is: for programs that hold the job."""
+"""A job's saved results on its volume, on a cluster or in a rehearsal, for programs that use the
+Python API.
+"""
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager

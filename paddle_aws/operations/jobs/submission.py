@@ -48,7 +48,7 @@ class Submission:
 
     @classmethod
     def load(cls, source: JobSource, outputs_file: Path, image_file: Path) -> Self:
-        """Loads the job and what deploy and push wrote. Raises SettingError with one
+        """Loads the job, and the files that deploy and push wrote. Raises SettingError with one
         sentence.
         """
         # Imported here: cdk8s starts Node, and `paddle-aws --help` need not wait for that.
@@ -150,9 +150,9 @@ class Submission:
                 )
             if run_name == self.training["metadata"]["name"] and not again:
                 raise BadInput(
-                    f"this very job has run already ({run_name}, {since} ago): `paddle-aws resume` "
-                    "runs it on from its newest pass, `paddle-aws delete "
-                    f"{job_arguments(name, namespace)}` forgets it"
+                    f"this job has run already ({run_name}, {since} ago): `paddle-aws resume` "
+                    "continues it from its newest pass, `paddle-aws delete "
+                    f"{job_arguments(name, namespace)}` removes it from the cluster"
                 )
 
     def apply(self, cluster: ClusterApi, documents: list[Object]) -> None:

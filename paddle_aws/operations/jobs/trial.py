@@ -136,7 +136,7 @@ def run_program(
         shutil.unpack_archive(scratch / "program.tar", scratch / "program")
         home = scratch / "home"
         home.mkdir()
-        # Only paddle_node: that Python must not see what is beside it here.
+        # Only paddle_node: that Python must not import other modules of this project.
         (scratch / "path").mkdir()
         (scratch / "path" / "paddle_node").symlink_to(Path(command_line.__file__).parent)
         # As in a pod: the program's own path first.

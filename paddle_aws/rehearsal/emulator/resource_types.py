@@ -99,8 +99,8 @@ def check_before(kind: str, check: Callable[[Properties], None]) -> None:
 def complete_after(
     kind: str, complete: Callable[[str, Properties, Properties], dict[str, Any] | None]
 ) -> None:
-    """Calls `complete` with (physical id, old, new properties) after create and update, to add what
-    they drop; it may return more attributes.
+    """Calls `complete` with (physical id, old, new properties) after create and update, to add the
+    properties that these drop; it may return more attributes.
     """
 
     def create_and_complete(
@@ -188,7 +188,7 @@ class _DescribedType:
         )
 
     def create(self, logical_id: str, props: Properties, stack: str) -> PhysicalResource:
-        """Creates a resource, and keeps what it will be asked for."""
+        """Creates a resource, and keeps the attributes that templates ask for."""
         row, operation = self._row, self._row["create"]
         generated_name = str(
             provisioners._physical_name(stack, logical_id, max_len=row.get("max_length", 255))

@@ -35,7 +35,7 @@ GONE: Mapping[tuple[str, str], Callable[[Any], bool]] = {
     ("ec2", "_instances"): lambda instance: instance.get("State", {}).get("Name") == "terminated",
     ("kms", "_keys"): lambda key: key.get("KeyState") == "PendingDeletion",
 }
-"""Tells by store whether a record is of something that is gone: AWS shows it for a while."""
+"""By store: whether a record is of a deleted resource, which AWS still shows for a while."""
 
 STAGING = re.compile(r"cdk-[^-]+-assets-")
 """cdk's bootstrap bucket: the templates that cdk uploaded stay in it after a destroy (`cdk gc`
@@ -49,8 +49,7 @@ def resources() -> list[tuple[str, str, str]]:
     for name in _registry_module_names():
         _get_module(name)
     with request_scope(ACCOUNT, region):
-        # The first request creates the account's default VPC and event bus: they are nobody's
-        # leftovers.
+        # The first request creates the account's default VPC and event bus, which are no leftovers.
         sys.modules["ministack.services.ec2"]._ensure_defaults_initialized()  # type: ignore[attr-defined]
         sys.modules["ministack.services.eventbridge"]._ensure_default_bus()  # type: ignore[attr-defined]
     rows = []

@@ -52,7 +52,9 @@ class AddressBlock(AbstractContextManager["AddressBlock"]):
 
 
 def _claim_place() -> tuple[socket.socket, int]:
-    """Returns a bound socket and the first place that no rehearsal holds and nobody listens in."""
+    """Returns a bound socket and the first place that no rehearsal holds and in which no program
+    listens.
+    """
     for place in range(_PLACES):
         claim = socket.socket()
         try:

@@ -16,11 +16,13 @@ _INIT = Path(__file__).with_name("container_init.py")
 
 @dataclass(frozen=True)
 class CallFilter:
-    """A seccomp filter for a container's processes, and who answers the calls that it holds."""
+    """A seccomp filter for a container's processes, and the function that answers the calls that it
+    holds.
+    """
 
     program: bytes
     listen: "Callable[[RunningContainer, int], None]"
-    """Gets the container and the filter's listener, which is its own from then on."""
+    """Gets the container and the filter's listener, and owns the listener from then on."""
 
 
 class RunningContainer:

@@ -68,7 +68,7 @@ def _place(name: str, field: FieldInfo) -> str:
 
 
 def _below(field: FieldInfo) -> Iterator[str]:
-    """Yields what of a field is read, as endings of its path."""
+    """Yields the parts of a field that are read, as endings of its path."""
     extra = field.json_schema_extra
     if isinstance(extra, dict) and extra["below"]:
         yield str(extra["below"])
@@ -114,7 +114,7 @@ def check(
     documents: list[dict[str, Any]], classes: Mapping[str, type[BaseModel]]
 ) -> list[WithoutEffect]:
     """Returns the kinds and fields of `documents` that have no effect here, grouped by reason.
-    `classes` are what reads a kind.
+    `classes` are the classes that read each kind.
 
     Raises BadInput with the document, the field and the reason for the first field that cannot be
     rehearsed.

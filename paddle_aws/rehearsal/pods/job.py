@@ -24,11 +24,11 @@ from paddle_aws.rehearsal.pods.pod import Host, Pod, PodEnd, back_off
 
 _SUFFIX = string.ascii_lowercase + string.digits
 ENDED = "ended with the job"
-"""What is said of a pod that ended because its Job did."""
+"""The reason of a pod that ended because its Job ended."""
 CANCELLED = "Cancelled"
 """The reason of a Job that was cancelled."""
 POLL_INTERVAL = 0.2
-"""Seconds between two looks at what may have changed."""
+"""Seconds between two checks for changes."""
 
 
 class Watcher:
@@ -166,7 +166,7 @@ class _Run:
             if verdict not in ("retry", "Ignore"):
                 await self._fail(verdict)
                 return
-            # Failures that cost no retry count for the back-off all the same.
+            # Failures that cost no retry still count for the back-off.
             counted = (
                 pod.hostname if self.job.back_off_limit_per_index is not None else self.job.name
             )

@@ -114,7 +114,7 @@ def _index_by_name(items: Any) -> Any:
 
 
 class PodTemplate(_Part):
-    """The template that a Job makes its pods from; times in seconds."""
+    """The template from which a Job creates its pods; times in seconds."""
 
     labels: dict[str, str] = _field("metadata", "labels", default={})
     annotations: dict[str, str] = _field("metadata", "annotations", default={})
@@ -253,7 +253,7 @@ _CLASSES: Mapping[str, type[_Part]] = {
 
 @dataclass(frozen=True)
 class Manifests:
-    """Everything in the written YAML that matters here."""
+    """The objects of the written YAML that a rehearsal uses."""
 
     jobs: tuple[Job, ...]
     services: tuple[Service, ...]
@@ -267,7 +267,7 @@ class Manifests:
 
     @property
     def work(self) -> tuple[AnyJob, ...]:
-        """All that runs pods."""
+        """The objects that run pods."""
         return (*self.jobs, *self.paddle_jobs)
 
 

@@ -1,5 +1,5 @@
-"""What the PaddleJob operator does on a cluster: makes a PaddleJob's pods, sets the variables of
-their first container, and decides how the job ends.
+"""Does what the PaddleJob operator does on a cluster: creates a PaddleJob's pods, sets the
+variables of their first container, and decides how the job ends.
 
 Names and variables are those of the operator (api batch.paddlepaddle.org/v1): a pod has its own
 variables, and a ConfigMap with the job's name has the shared ones. One failed pod fails the job.

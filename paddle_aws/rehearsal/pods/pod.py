@@ -1,4 +1,4 @@
-"""Runs one pod as the kubelet would: its containers in order, what each gets, its end."""
+"""Runs one pod as the kubelet would: its containers in order, their environments, its end."""
 
 import asyncio
 import contextlib
@@ -52,7 +52,7 @@ class Api(Protocol):
 
 @dataclass(frozen=True)
 class Host:
-    """What the pods of one rehearsal share."""
+    """Everything that the pods of one rehearsal share."""
 
     manifests: Manifests
     image: Image
@@ -130,7 +130,7 @@ class Pod:
             await containers
         finally:
             containers.cancel()
-            # Under cancellation too, the process tree is dead before its folder goes.
+            # Even after a cancellation, the process tree is dead before its folder is removed.
             await asyncio.gather(
                 *(container.kill() for container in self.started.values()), return_exceptions=True
             )

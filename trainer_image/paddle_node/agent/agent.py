@@ -67,7 +67,7 @@ class Agent:
         self._alone_since = time.monotonic()
         """Since when this pod has been without its run's rendezvous server."""
         self._secret = ""
-        """The run's secret, by which its pods recognize each other."""
+        """The run's secret, with which its pods recognize each other."""
         self._terminated = False
         self._server: Server | None = None
         self._client: Client | None = None
@@ -77,7 +77,9 @@ class Agent:
         self._ready = False
         self._unread: Failure | None = None
         self._fit = True
-        """The pod's node is known to be fit, so the pod may take part in an attempt."""
+        """Whether the pod's node has passed its check, so that the pod may take part in an
+        attempt.
+        """
 
     async def run(self) -> int:
         """Returns the exit code of a pod that was told to stop. Raises `Failure` for every other

@@ -1,9 +1,9 @@
 """The pod's numbers in OpenMetrics, for a Prometheus or a CloudWatch agent: GET /metrics.
 
-Whoever may reach the port reads; nobody can change anything there. Numbers never disturb training:
-a fault here ends the exporter alone. A client gets one short answer and a few seconds. However many
-clients connect, and however slow they are, few are served at once, with few answers a second. The
-volume is read at most every five seconds, outside the event loop.
+Anybody who can reach the port may read; nobody can change anything. The exporter never disturbs
+training: a fault here ends only the exporter. A client gets one short answer and a few seconds.
+However many and slow the clients are, it serves few at once, with few answers a second. The volume
+is read at most every five seconds, outside the event loop.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ DEADLINE = 3.0
 LONGEST, PIECES = 4096, 16
 """Most bytes of a request, and in how many pieces they may come."""
 CACHE_SECONDS = 1.0
-"""Seconds for which an answer is given again."""
+"""Seconds for which an answer is reused."""
 READ_AGAIN, WAIT = 5.0, 0.5
 """Seconds between two looks at the volume, and how long an answer waits for one."""
 TAIL = 65_536
@@ -81,7 +81,7 @@ def _escape(value: str) -> str:
 
 @dataclass(frozen=True)
 class Progress:
-    """What one step log says about the attempt that runs."""
+    """The progress of the present attempt in one step log."""
 
     rank: str
     step: int
@@ -94,8 +94,8 @@ class Progress:
 def read_progress(folder: Path, attempt: int) -> list[Progress]:
     """Returns what the step logs in a pod's folder on the volume say about an attempt. Blocking.
 
-    Programs write there, so nothing is taken for granted: not what kind of file it is, nor how
-    long, nor what its lines hold. Raises OSError.
+    Programs write there, so it checks the kind and length of each file, and every line. Raises
+    OSError.
     """
     with os.scandir(folder) as entries:
         names = [entry.name for entry in itertools.islice(entries, ENTRIES)]
@@ -173,7 +173,7 @@ def _number(value: object) -> float | None:
 
 @dataclass(frozen=True)
 class Pod:
-    """What the agent knows without the volume."""
+    """The facts that the agent knows without the volume."""
 
     job: str
     folder: Path
@@ -225,7 +225,7 @@ def families(pod: Pod, progress: Iterable[Progress]) -> list[Family]:
 
 
 class Exporter:
-    """Serves what `look` returns, with what the volume says."""
+    """Serves the facts that `look` returns, and the progress on the volume."""
 
     def __init__(self, look: Callable[[], Pod], say: Callable[[str], None]) -> None:
         self._look = look

@@ -45,8 +45,8 @@ class Memory:
         self._marked = self._kills, self._refusals
 
     def describe_shortage(self, killed: bool) -> str:
-        """Says that memory ran out; empty: it did not, or nobody counts it. `killed`: a process was
-        killed by somebody.
+        """Says that memory ran out; empty: it did not, or there is no counter. `killed`: a process
+        was killed from outside.
         """
         kills, refusals = self._marked
         # Before Linux 4.13, v1 counts refusals only, and not each ends in a kill.
@@ -75,8 +75,8 @@ class Memory:
 
 
 def _control_groups(controller: str, environ: Mapping[str, str]) -> Iterator[Path]:
-    """Yields where this process's control group may lie. In a container, its path is that of the
-    machine (v1), but what is mounted begins with it.
+    """Yields the folders where this process's control group may be. In a container its path is the
+    machine's (v1), but the mounted folder begins at the group itself.
     """
     root = contract.path(CGROUPS, environ)
     with contextlib.suppress(OSError):

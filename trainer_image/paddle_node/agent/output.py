@@ -27,7 +27,7 @@ QUEUE_BYTES = 16 << 20
 READER = 1.0
 """Seconds for which the pod's own output may block before lines are left out."""
 LAST_WORDS = 5.0
-"""Seconds before its end in which a process that had waited in silence says why it ends."""
+"""Seconds before its end in which a process that waited in silence prints why it ends."""
 LONGEST_ERROR = 300
 """Characters of an exception that a message carries."""
 
@@ -138,7 +138,7 @@ class Exceptions:
     def __init__(self) -> None:
         self.last = ""
         self.behind = True
-        """Whether the output went on behind it; also if there is none."""
+        """Whether output follows the exception; also if there is no exception."""
         self._place: str | None = None
         """The place that the current traceback names, as far as it is known; None: no traceback is
         being read.

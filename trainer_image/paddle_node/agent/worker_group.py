@@ -35,7 +35,7 @@ FULL = 10.0
 none either, and the kubelet would kill the pod.
 """
 SHORT = 1.0
-"""Seconds of a command about whose connections nothing is said."""
+"""Seconds at a command's start in which missing connections are not reported."""
 LOOK_AT_WORLD = 0.25
 """Seconds between two looks at what the command's processes were started with, at first; later
 `ASK_SERVER`.
@@ -201,7 +201,7 @@ class WorkerGroup:
                 f"{names} cannot be ended; this pod leaves, so that its replacement starts clean",
             )
         for worker in self._running:
-            # A worker that ended on its own meanwhile says more about why the attempt ended.
+            # A worker that ended on its own meanwhile shows better why the attempt ended.
             if worker.code and not worker.wanted_end and not worker.reported:
                 await background.call(worker.drain)
                 self._report_loss(worker)
@@ -323,7 +323,7 @@ class WorkerGroup:
             )
 
     def _world_fault(self) -> str | None:
-        """Returns what is wrong with the size of its world that a trainer's lines tell."""
+        """Returns what is wrong with the world size that a trainer prints."""
         for worker in self._workers_of("trainer"):
             if worker.process.world and worker.world not in (0, worker.process.world):
                 who = f"{worker.name} says that its world_size is {worker.world}"

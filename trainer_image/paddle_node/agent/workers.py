@@ -51,9 +51,9 @@ class Worker:
         self.code: int | None = None
         self.ended = asyncio.Event()
         self.wanted_end = False
-        """The agent ended it: its exit code means nothing."""
+        """Whether the agent ended it: then its exit code means nothing."""
         self.reported = False
-        """The rendezvous server knows of its end."""
+        """Whether the rendezvous server knows of its end."""
         self.end = 0.0
         """When it ended."""
         self._popen = popen
@@ -73,12 +73,12 @@ class Worker:
 
     @property
     def uncaught(self) -> bool:
-        """Nothing is behind `error` on its log."""
+        """Whether `error` is the last text of its log."""
         return not self._log.exceptions.behind
 
     @property
     def world(self) -> int:
-        """The size of its world that its lines have told last; 0: none, or nothing asks for it."""
+        """The world size that it printed last; 0: none, or no pattern asks for it."""
         return self._log.world
 
     @property

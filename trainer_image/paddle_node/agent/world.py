@@ -1,8 +1,8 @@
 """Whether the processes that a command starts form the one world of the job.
 
 A launcher inside a script sets the world size of each rank that it starts. If the launcher ignores
-the job's environment, it forms a separate world in each pod, and each pod would train alone. What
-the processes of this pod were started with, and whom they are connected to, shows it.
+the job's environment, it forms a separate world in each pod, and each pod would train alone. The
+environments of this pod's processes, and their connections, show it.
 """
 
 import contextlib
@@ -16,7 +16,8 @@ from paddle_node.environment import PodEnvironment
 from paddle_node.runtimes import Process
 
 SIZES = ("WORLD_SIZE", "PADDLE_TRAINERS_NUM")
-"""Variables in which torchrun, Paddle's launcher and those like them give a rank its world's size.
+"""Variables in which torchrun, Paddle's launcher and those like them give a rank its world's
+size.
 """
 ALONE = 60.0
 """Seconds without a connection to another pod after which the log says so."""

@@ -1,5 +1,5 @@
-"""The single home of every name that charts, image, volume and tools share: variables and their
-bounds, labels, exit codes, ports and paths. All of them are imported from here.
+"""All names that charts, image, volume and tools share: variables and their bounds, labels, exit
+codes, ports and paths. Import them from here.
 
 The names are those of the PaddlePaddle on AWS tutorials (2016-17); ours are marked as such.
 """

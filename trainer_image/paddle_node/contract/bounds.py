@@ -1,4 +1,4 @@
-"""Which numbers a variable may have, and its default: stated here once, for pods and job.yaml."""
+"""The numbers that a variable may have, and its default, for pods and job.yaml alike."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ LEASE = 90.0
 
 @dataclass(frozen=True)
 class Bounds:
-    """Which numbers a variable may have."""
+    """The numbers that a variable may have."""
 
     default: float | None = None
     """The number of a missing or empty variable; None: the variable must be set."""
@@ -70,4 +70,4 @@ BOUNDS: Mapping[Variable, Bounds] = {
     Variable.STALL: Bounds(default=900, above=0),
     Variable.LEASE: Bounds(default=LEASE, above=0),
 }
-"""The numbers that pods accept and, where it says no other, job.yaml. Seconds may be fractions."""
+"""The numbers that pods accept and, unless it states others, job.yaml. Seconds may be fractions."""

@@ -55,7 +55,7 @@ FAIL_JOB = (
 """Codes after which another try cannot help: the Job fails at once."""
 
 RESTART_IN_PLACE = (137,)
-"""128 + SIGKILL, also when memory ran out: nobody decided it, so the kubelet restarts the container
-in its pod. Never 143: a container that the kubelet itself ends has lost its sandbox, and its pod
-would wait for a restart indefinitely.
+"""128 + SIGKILL, also when memory ran out: no program decided to end, so the kubelet restarts the
+container in its pod. Never 143: a container that the kubelet itself ends has lost its sandbox, and
+its pod would wait for a restart indefinitely.
 """

@@ -1,4 +1,4 @@
-"""What lies on the volume under a name of its own; all but the job's folder is ours."""
+"""Names on the volume; all but the job's folder are ours."""
 
 DATA_MANIFEST = "data-manifest.json"
 """In the job's folder, written last by the split: its presence means that the split is complete

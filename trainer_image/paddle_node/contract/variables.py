@@ -1,4 +1,4 @@
-"""Environment variables of a pod: what each says, under the tutorials' names or, where they had
+"""Environment variables of a pod and their meanings, under the tutorials' names or, where they had
 none, ours.
 """
 
@@ -38,11 +38,11 @@ class Variable(StrEnum):
     SPLIT_COUNT = "SPLIT_COUNT"
     """Number of shards."""
     DATA_SOURCE = "DATA_SOURCE"
-    """What to split: a path in the container, s3://bucket/prefix or an https:// address."""
+    """The data to split: a path in the container, s3://bucket/prefix or an https:// address."""
     DATA_FORMAT = "DATA_FORMAT"
     """lines | files | module:function, a record reader of the user's."""
     HEADER = "DATA_HEADER"
-    """1: the first line of each file of the source is a header, and no record; else 0."""
+    """1: the first line of each file of the source is a header, not a record; else 0."""
     HOLD_OUT = "HOLD_OUT"
     """Share of the records kept from training for evaluation, 0 <= x < 1."""
     SHUFFLE_SEED = "SHUFFLE_SEED"
@@ -116,8 +116,8 @@ class Variable(StrEnum):
     of a fixed name, its content.
     """
     SUCCESS = "PADDLE_NODE_SUCCESS"
-    """File below the job's folder that an attempt of the command writes when it is done; empty:
-    only its exit codes say so.
+    """File below the job's folder that an attempt of the command writes when it is done; empty: its
+    exit codes decide.
     """
     RESUME_LINE = "PADDLE_NODE_RESUME_LINE"
     """JSON list of words: the whole command, with its arguments, that runs instead if there is
@@ -157,7 +157,7 @@ class Variable(StrEnum):
     """
     ATTEMPTS = "PADDLE_NODE_ATTEMPTS"
     """How many failures of the program, without progress in between, end the job; each counts once,
-    also if it is the same exception again.
+    even if it is the same exception again.
     """
     CONTROL_PORT = "PADDLE_NODE_CONTROL_PORT"
     """TCP port on which the agents talk to each other."""

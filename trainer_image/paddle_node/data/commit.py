@@ -34,8 +34,8 @@ as long if an index waits for the others.
 
 
 def create(manifest: DataManifest, path: Path) -> DataManifest:
-    """Creates the manifest at `path`. Returns what is there: this manifest, or that of a faster
-    pod.
+    """Creates the manifest at `path`. Returns the manifest that is there: this one, or that of a
+    faster pod.
     """
     durable.create(path, manifest.as_json())
     manifest_there = data_manifest.read(path)
@@ -121,7 +121,7 @@ def put(folder: JobFolder, manifest: DataManifest, job: str) -> DataManifest | N
 
 
 def refuse_foreign(folder: JobFolder) -> None:
-    """Raises `BadData` for data that no data job put there: it may be a person's only copy."""
+    """Raises `BadData` for data that a person put there: it may be the only copy."""
     for path in _places(folder):
         if path.parent.is_symlink() or (path.parent.exists() and not path.parent.is_dir()):
             path, foreign = path.parent, True

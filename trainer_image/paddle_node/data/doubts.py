@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 FIRST = 1000
 """Number of lines that are checked."""
 FEWEST = 20
-"""With fewer lines, a header cannot be told from a record."""
+"""With fewer lines, a header cannot be distinguished from a record."""
 _DELIMITERS = ("\t", "::", ",", ";", "|")
 
 

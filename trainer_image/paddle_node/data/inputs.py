@@ -29,7 +29,7 @@ from paddle_node.volume.input_copies import FILES, LISTING, verify
 from paddle_node.volume.job_folder import JobFolder
 
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".zip")
-"""Endings of what is unpacked; all else stays as it is (a .npz is a zip, too)."""
+"""Endings of files that are unpacked; all others stay as they are (a .npz is a zip, too)."""
 OF_JOB = "job:"
 BLOCK = 1 << 20
 ABANDONED = 86_400.0

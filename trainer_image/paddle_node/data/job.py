@@ -172,7 +172,7 @@ def _share(
 
 
 def _describe_no_data(settings: SplitSettings, brought: tuple[Input, ...]) -> DataManifest:
-    """Says that the shards are empty: the program makes or fetches its own data."""
+    """Creates a manifest of empty shards, because the program makes or fetches its own data."""
     manifest = DataManifest(
         source=data_manifest.Source("", 0, "none"),
         format="none",

@@ -29,7 +29,7 @@ BLOCK = 1 << 17
 RECORD_BYTES = 16 << 20
 """Maximum bytes of one record: a few such records must fit into 100 MB."""
 ZEROED = bytes(512)
-"""What a disk shows of a block that was never written: no text has that many zeros in a row."""
+"""What a disk returns for a block that was never written: no text has that many zeros in a row."""
 
 RecordReader = Callable[[BinaryIO, str], Iterable[bytes]]
 

@@ -71,8 +71,8 @@ class SliceWriter:
     def _deal(
         self, lane: int, share: Sequence[Piece], advance: Advance, hold_out: Callable[[int], int]
     ) -> LaneResult:
-        """Deals a lane's share of the slice. `hold_out`: how many records the lane is to hold out,
-        of those that it took.
+        """Deals a lane's share of the slice. `hold_out`: how many of its records the lane holds
+        out.
         """
         settings = self._settings
         shard_bytes = sum(piece.bytes for piece in share) // settings.shards

@@ -1,3 +1,3 @@
-"""Where the agents of a job meet: who is there, which attempt runs, when it ends. Rank 0's pod,
-found by discovery, serves it.
+"""The rendezvous of a job's agents: which agents are there, which attempt runs, when it ends. Rank
+0's pod, found by discovery, serves it.
 """

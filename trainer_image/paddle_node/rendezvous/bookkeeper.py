@@ -85,7 +85,7 @@ class Bookkeeper:
                 if may_pass(error)
                 else 1
             )
-            # What refused it may be any folder of the job.
+            # Any folder of the job may have refused it.
             where = error.filename or self._pod.folder.run_state
             outcome = Outcome(code, f"no attempt can begin: {where}: {error.strerror or error}")
         return on.JobOver(outcome)

@@ -31,8 +31,8 @@ class Pause(NamedTuple):
     pod: str
 
     def covers(self, moment: float) -> bool:
-        """Whether the pod may have been frozen then, or its peers' programs may have failed for
-        that.
+        """Whether the pod may have been frozen then, and its peers' programs may have failed
+        because of it.
         """
         return self.began <= moment <= self.ended + LOST_AFTER
 
@@ -46,7 +46,7 @@ class CurrentAttempt:
     moved: float
     """When it last showed output or progress, apart from the steps that its trainers report."""
     stop_cause: str = ""
-    """Who told it to stop; empty: nobody did."""
+    """The pod whose SIGTERM stops it; empty: none."""
     strays: bool = False
     """A pod of it was lost before it said that no process of it is left."""
     ends: list[End] = field(default_factory=list)

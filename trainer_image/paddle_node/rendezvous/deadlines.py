@@ -19,8 +19,8 @@ each health check within half a second.
 """
 
 Verdict = Outcome | AttemptEnd | str | None
-"""In this order: the job ends; the attempt ends; a line says whom all wait for; nothing is
-overdue.
+"""`Outcome` ends the job, `AttemptEnd` ends the attempt, a text is a line that says for which pods
+all wait, and None means that nothing is overdue.
 """
 
 

@@ -1,5 +1,5 @@
 """Finds this pod's id and trainer 0 by the Job's completion index and the headless Service's names,
-without the API server. The other way, by the API server, is in tutorials/pod_list.py.
+without the API server. Discovery by the API server is in tutorials/pod_list.py.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""What follows from an event of the rendezvous: its server carries it out."""
+"""The effects of an event of the rendezvous, which its server carries out."""
 
 from dataclasses import dataclass
 from typing import Any

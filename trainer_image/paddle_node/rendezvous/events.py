@@ -1,4 +1,4 @@
-"""What happens to a rendezvous."""
+"""The events of a rendezvous."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -9,7 +9,7 @@ other. The secret never travels; it is in a file that only this job's user may r
     Proof            ->
 
 `introduce` and `admit` are generators: they yield what to send and are sent each line that comes.
-What is no such line raises ValueError.
+Any other line raises ValueError.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ LINE_BYTES = 4096
 
 
 class Admission(NamedTuple):
-    """Who has proved that it belongs to the run."""
+    """A peer that has proved that it belongs to the run."""
 
     client: Hello | Join
     answer: bytes

@@ -1,6 +1,4 @@
-"""The agents of a run as the rendezvous knows them: which are here, and what each last reported
-about its workers. Pure.
-"""
+"""The agents of a run: which are connected, and the last report of each about its workers. Pure."""
 
 import ipaddress
 from collections.abc import Callable, Collection
@@ -24,7 +22,8 @@ class Member:
     last_heard: float
     read: Identity | None = None
     silent_since: float | None = None
-    """When the trainer of its pod that has been silent longest last wrote output; None: none runs.
+    """When the trainer of its pod that has been silent longest last wrote output; None: none
+    runs.
     """
 
     def __str__(self) -> str:

@@ -106,7 +106,7 @@ class Report(Message):
     serving: bool
     silent: bool
     ended: Ended
-    """trained: all its trainers ended with 0; stopped: all ended after they were told to stop."""
+    """trained: all its trainers ended with 0; stopped: all ended after a SIGTERM."""
     leaving: bool
 
 

@@ -206,7 +206,7 @@ class Server:
                 ):
                     self._handle(on.Progressed())
             except OSError:
-                pass  # What needs the volume says so.
+                pass  # Calls that need the volume report its faults.
             except Failure as failure:
                 self._handle(on.JobOver(Outcome(failure.code, failure.sentence)))
             took = time.monotonic() - began

@@ -80,7 +80,7 @@ class Rendezvous:
         self._trainers_join = trainers_join
         self._identity = identity
         self._effects: list[e.Effect] = []
-        """What follows from the event that is being handled."""
+        """The effects of the event that is being handled."""
         self._attempt = CurrentAttempt(0, Trainers(pod.trainers), now)
         self._stopwatch = Stopwatch(trainers_join, Counter(seconds), now)
         self._since = self._reminded = self._looked = self._reported = self._ticked = now
@@ -94,11 +94,11 @@ class Rendezvous:
         self._asked = False
         """The volume has not yet answered the question that this state asks."""
         self._ending: AttemptEnd | None = None
-        """Why the attempt ends that is ending."""
+        """Why the attempt is ending."""
         self._pause = Pause(now, 0.0, "")
         """The last time that a pod said nothing and then came back."""
         self._final: m.Finish | None = None
-        """What every agent hears once the outcome is recorded."""
+        """The message to every agent once the outcome is recorded."""
 
     def handle(self, event: on.Event, now: float) -> list[e.Effect]:
         """Takes in an event, and returns what follows, in the order in which to carry it out."""

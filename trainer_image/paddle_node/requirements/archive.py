@@ -56,7 +56,7 @@ _PYTHON = re.compile(rb"\A(#!(?:/bin/sh\n'''exec' )?\"?)[^\"\n]*?/python[\d.]*")
 
 @dataclass(frozen=True)
 class Record:
-    """What a builder says about its archive, whose name has the platform."""
+    """A builder's record of its archive, whose name has the platform."""
 
     archive: str
     sha256: str
@@ -78,7 +78,7 @@ class Record:
 
 
 class _HashedFile:
-    """A file that hashes what passes."""
+    """A file that hashes the bytes that pass through it."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self.hash = file, hashlib.sha256()
@@ -94,7 +94,7 @@ class _HashedFile:
 
 
 def _open(file: Path) -> io.BufferedReader | io.BytesIO:
-    """Opens a file; what is none is empty. Raises OSError."""
+    """Opens a file; anything else reads as empty. Raises OSError."""
     return durable.open_file(file) or io.BytesIO()
 
 

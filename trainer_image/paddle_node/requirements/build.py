@@ -1,8 +1,8 @@
 """The environment Job: builds what a program requires, beside the image's Paddle, into one archive
 on the volume.
 
-Strangers' code runs here (a setup.py), so the pod has no credentials, and sees one folder of the
-volume. An environment that is there already ends the Job at once.
+Code of package authors (a setup.py) runs here, so the pod has no credentials and sees one folder of
+the volume. An environment that is there already ends the Job at once.
 """
 
 import contextlib
@@ -170,7 +170,7 @@ def _install(
 
 
 def _is_there(file: Path) -> bool:
-    """Whether a listed file is one: some packages list folders, too, or what is nowhere."""
+    """Whether a listed file exists: some packages list folders, too, or missing files."""
     try:
         return file.exists() and not file.is_dir()
     except OSError:  # A name that is too long for any disk.

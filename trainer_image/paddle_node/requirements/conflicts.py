@@ -14,7 +14,7 @@ _CHAIN = re.compile(
     r"\(from (?:[^()]*->)?([^()>]+?)(?:->-r \S+ \(line \d+\))?\)$",
     re.MULTILINE,
 )
-"""Which of the program's requirements brought a package along."""
+"""The program's requirement that brought a package along."""
 _BUILDER = re.compile(r"^#\d+ (\d+\.\d+ )?", re.MULTILINE)
 """What docker puts before each line of a build."""
 _LINE = re.compile(
@@ -37,7 +37,9 @@ class _Demand:
     release: str
     versions: str
     limit: bool
-    """Whether the image's Paddle asks: itself, or, without a release, a limit of the image."""
+    """Whether the image's Paddle asks: Paddle itself or, without a release, a constraint of the
+    image.
+    """
 
 
 def explain_conflict(output: str, paddle: str) -> str:
@@ -64,7 +66,7 @@ def explain_conflict(output: str, paddle: str) -> str:
         if len(by_asker) > 1:
             others = [demand for demand in by_asker.values() if not demand.limit][:MOST_NAMED]
             limits = [demand for demand in by_asker.values() if demand.limit]
-            # What Paddle itself says is wide: it is no party where others are two.
+            # Paddle's own ranges are wide: with two other askers it is no party of the conflict.
             hard = [demand for demand in limits if not demand.release]
             parties = others + (hard or ([] if len(others) > 1 else limits))
             strictest = parties[0].versions

@@ -63,7 +63,7 @@ def find(folder: Path, environ: Mapping[str, str]) -> dict[Path, str]:
 
 def believed_seconds(file: Path, environ: Mapping[str, str]) -> float:
     """Returns the seconds after its start from which a pod believes a refusal that lay there when
-    it began. One that tells of a fault that passes is no reason to expect the next Job to fail.
+    it began. A refusal because of a passing fault is no reason to expect the next Job to fail.
     Raises OSError.
     """
     try:

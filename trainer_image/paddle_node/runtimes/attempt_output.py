@@ -1,9 +1,10 @@
-"""The output folder of a command's attempt: what it begins with, and where people find it.
+"""The output folder of a command's attempt: the files with which it begins, and the links by which
+people reach it.
 
 Each attempt writes to a folder of its own, below `output/attempts/<run>-<n>/`. It begins with what
 the last attempt of the same data and program left, in files that no process of that attempt can
-reach; docs/pod.md has the reasons. Only the holder of the lease calls this. A call that was cut
-short is made up for by the next one.
+reach; docs/pod.md has the reasons. Only the holder of the lease calls this. The next call completes
+a call that was cut short.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class AttemptOutput:
         self._say = say
         self._any = pod.resume_from == "any"
         self._mark = pod.folder.run_state / "program"
-        """Says whose the files are that lie in `output/` itself."""
+        """Records the program and data of the files in `output/` itself."""
 
     def begin(
         self,
@@ -96,7 +97,7 @@ class AttemptOutput:
             # In a folder that was never whole no process has run.
             self._take(earlier, gone or not began["whole"])
             if began["whole"]:
-                # What older ones still hold came too late, from processes of ended attempts.
+                # Files in older folders came too late, from processes of ended attempts.
                 facts, continued = began if earlier == self._folder_in_run(earlier) else {}, True
                 break
         for name in self._list_published():
@@ -324,7 +325,7 @@ def _take(
         return
     for entry in durable.entries(source):
         here, there = source / entry.name, target / entry.name
-        # Who may still write there may also remove it.
+        # A process that may still write there may also remove it.
         with contextlib.suppress(FileNotFoundError):
             if entry.is_dir(follow_symlinks=False) and (since is not None or _exists(there)):
                 if len(there.parts) > MOST_FOLDERS:

@@ -1,4 +1,4 @@
-"""Whether what a training stack saved is whole: by the files that it writes, and by their ends.
+"""Whether a checkpoint of a training stack is whole, by its files and their ends.
 
 A process that dies while it saves leaves files out, or one cut off. Nothing is loaded or run: of
 each kind of file the structure is read, not the content, so that a check of gigabytes takes
@@ -38,12 +38,12 @@ _NO_SUCH_FILE = (
     ValueError,
     struct.error,
 )
-"""What reading a file raises that is none of its kind: anything may lie on the volume."""
+"""The errors of reading a file of another kind: anything may be on the volume."""
 
 
 @dataclass(frozen=True)
 class CheckpointShape:
-    """What a whole checkpoint of a stack has."""
+    """The files of a whole checkpoint of a stack."""
 
     files: Sequence[str]
     """Names or globs: in its folder, or beside its file, with {stem}; {rank}: one for each rank;
@@ -123,7 +123,7 @@ def members(path: Path) -> list[Path]:
 
 
 def file_fault(path: Path) -> str:
-    """Returns what shows that a file is cut off, such as "is cut off"; empty: nothing does."""
+    """Returns how a file is damaged, such as "is cut off"; empty: it is not."""
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         if not size:

@@ -71,10 +71,10 @@ class FileProgress:
         self._root = self._folder.root
         """The folder of the attempt that runs, or has just ended."""
         self._facts: Facts = {}
-        """What that attempt began with."""
+        """The facts with which that attempt began."""
         self._known = ""
         self._led_out = False
-        """The program is known to have led `output` to somewhere else."""
+        """Whether the program has linked `output` to another place."""
 
     def begin(self, identity: Identity, history: History) -> Resumption:
         if history.first:
@@ -281,7 +281,7 @@ class FileProgress:
         return torn
 
     def _checkpoints(self, shipped: Path) -> Collection[Path]:
-        """Returns what of a program's own folder would count as this job's."""
+        """Returns the files in a program's own folder that would count as this job's."""
         patterns = {self._resume, self._progress, self._success} - {""}
         return {path for pattern in patterns for path in durable.glob(shipped, pattern)}
 

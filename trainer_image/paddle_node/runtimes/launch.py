@@ -157,8 +157,8 @@ def ranks(pod: PodEnvironment, addresses: Sequence[str], count: int) -> list[dic
 
 
 def _flags_of_launchers(pod: PodEnvironment, address: str, port: str) -> dict[str, str]:
-    """Returns the variables that are flags of Paddle's launcher and of torchrun in a script. What
-    the script itself tells torchrun comes first.
+    """Returns the variables that are flags of Paddle's launcher and of torchrun in a script. Flags
+    that the script itself gives to torchrun take precedence.
     """
     return {
         "PADDLE_NPROC_PER_NODE": str(pod.command.processes),

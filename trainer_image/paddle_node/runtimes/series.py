@@ -1,4 +1,4 @@
-"""Which of a command's files is beyond another, by the numbers in their names. Pure."""
+"""Orders a command's files by the numbers in their names. Pure."""
 
 import re
 from collections.abc import Iterable, Mapping

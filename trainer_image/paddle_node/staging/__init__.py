@@ -1,3 +1,1 @@
-"""What a pod needs before it is ready: its shard and the user's program. The agent calls
-`preparation`.
-"""
+"""Prepares a pod: its shard and the user's program. The agent calls `preparation`."""

@@ -227,7 +227,7 @@ class LineMetrics:
             begin = max(end + 1, place * len(text) // MOST_READ)
 
     def _read_step(self, lines: Sequence[str]) -> None:
-        """Reads the newest step that one of the lines tells."""
+        """Reads the newest step in the lines."""
         if STEP not in self._patterns:
             return
         for line in reversed(lines):

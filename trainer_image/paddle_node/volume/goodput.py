@@ -1,4 +1,4 @@
-"""Where the time of a job's pods goes, and the share of it that was training which was kept.
+"""How a job's pods spend their time, and the share that was training that was kept.
 
 Agent 0 reports it in its log, as a sentence for people with the same as JSON behind it for tools.
 """

@@ -1,5 +1,5 @@
-"""One run at a time in a job's folder, without locks that a network file system only pretends to
-have.
+"""One run at a time in a job's folder, without file locks, which a network file system may only
+pretend to have.
 
 However many runs try, only one holds the lease. A dead holder's lease expires by the waiter's own
 clock. A holder that cannot renew the lease learns from its own clock that it must stop, before

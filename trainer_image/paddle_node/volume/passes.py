@@ -121,8 +121,8 @@ def order_digest(data: str, seed: int, trainers: int) -> str:
 def read_newest_first(
     folder: JobFolder, kind: str = PASS, report: Callable[[str], None] = lambda _: None
 ) -> Iterator[SealedFolder]:
-    """Yields all that attempts have sealed, reading one record at a time; reports and leaves out an
-    unreadable one.
+    """Yields all folders that attempts have sealed, reading one record at a time; reports and
+    leaves out unreadable ones.
     """
     for directory in reversed(_folders(folder, kind)):
         try:

@@ -379,8 +379,8 @@ class AccountChecks(ClusterAccount):
         else:
             yield (
                 "problem",
-                f"{name} is left of an ended cluster, and the deploy would stop at it: keep what "
-                "you need of it, then `paddle-aws doctor --fix` deletes it",
+                f"{name} is left of an ended cluster, and the deploy would fail because of it: "
+                "copy what you need of it, then run `paddle-aws doctor --fix`, which deletes it",
             )
 
     def list_existing_parts(self) -> list[Check]:

@@ -1,7 +1,7 @@
 """Checks whether a deployed cluster is ready for jobs, and what would block its destruction.
 
-Reads only, unless told to fix. CloudFormation cannot delete a network that something of Kubernetes
-or of a person still uses.
+Reads only, unless told to fix. CloudFormation cannot delete a network that an object of Kubernetes
+or a resource of a person still uses.
 """
 
 import json
@@ -146,7 +146,7 @@ class DeployedChecks:
         if "FileSystemMountName" in self._account.outputs:
             described = self._client("fsx").describe_file_systems(FileSystemIds=[system])
             state = described["FileSystems"][0]["Lifecycle"]
-            # FSx serves it while it grows or is backed up.
+            # FSx serves the file system while it grows or is backed up.
             served = state in ("AVAILABLE", "UPDATING")
             text = f"FSx for Lustre {system} is {state.lower()}"
             yield ("ok", text) if served else ("problem", f"{text}: pods cannot mount it")
@@ -218,10 +218,10 @@ class DeployedChecks:
             code = error.response["Error"]["Code"]
             if code not in ("AccessDeniedException", "ValidationException"):
                 raise
-            says = f"whether the budget counts this account may not ask ({code})"
             yield (
                 "warning",
-                f"{says}: an administrator of the one that pays can, and run `{ACTIVATE}`",
+                f"this account may not ask whether the budget counts ({code}): an administrator "
+                f"of the paying account can ask, and run `{ACTIVATE}`",
             )
             return
         yield TAG[status]
@@ -269,7 +269,7 @@ class DeployedChecks:
         from k8s_charts import deployed as chosen
         from k8s_charts.pods.scheduling import GPU
 
-        cuda, later = chosen.read_cuda(IMAGE_FILE), "each pod's own check tells before its attempt"
+        cuda, later = chosen.read_cuda(IMAGE_FILE), "each pod checks it before its attempt"
         nodes = [
             node
             for node in ClusterApi().items("/api/v1/nodes")

@@ -147,8 +147,8 @@ class JobState:
     finished: datetime | None
     image: str
     cancelled: bool = False
-    """Whether its job was cancelled later: this is the data job of what is gone, or an earlier
-    run.
+    """Whether its job was cancelled later: this is the data job of the cancelled training, or an
+    earlier run.
     """
     processes: int = 1
     """Processes that train in each pod."""

@@ -1,4 +1,4 @@
-"""What a pod does and what holds it up, in plain words and, if known, with what to do about it.
+"""What a pod does and what delays it, in plain words and, if known, with a remedy.
 
 The words come from what the API server already knows (conditions, container states, events), so
 they are there in seconds.
@@ -45,7 +45,7 @@ Container = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class PodPhase:
-    """What a pod does, and why it does no more."""
+    """A pod's phase, and why it waits or failed."""
 
     word: str
     """waiting, starting, running, ending, done or failed."""
@@ -97,7 +97,9 @@ def _silence_of_node(pod: Pod) -> str:
 
 
 def _scheduling(pod: Pod, events: Sequence[Event], aws: bool) -> PodPhase | None:
-    """Says why the pod has no node yet; None if one was chosen, or nobody has looked for one."""
+    """Says why the pod has no node yet; None if a node was chosen, or no scheduler has looked for
+    one.
+    """
     unscheduled = condition(pod, "PodScheduled", "False")
     if unscheduled is None:
         return None
@@ -113,7 +115,7 @@ def _scheduling(pod: Pod, events: Sequence[Event], aws: bool) -> PodPhase | None
         if node := re.search("nodeclaim/[^, ]+|node/[^, ]+", message):
             since = span(seconds_old(pod))
             return PodPhase(
-                "waiting", f"a node is made for it, {node[0]}; it has waited for {since}"
+                "waiting", f"a node is being created for it, {node[0]}; it has waited for {since}"
             )
         reason = reasons.first_sentence(
             "no_node_made", message, shorten(message), aws=aws, resources=resources_of(pod)
@@ -143,7 +145,7 @@ def _making_containers(containers: Iterable[Container], aws: bool) -> PodPhase |
             return PodPhase("waiting", reason)
         if waiting.get("reason") in NOT_CREATED:
             cause = waiting.get("message", waiting["reason"])
-            return PodPhase("waiting", f"its container cannot be made: {cause}")
+            return PodPhase("waiting", f"its container cannot be created: {cause}")
     return None
 
 
@@ -160,7 +162,7 @@ def _trouble_on_node(pod: Pod, events: Iterable[Event], aws: bool) -> PodPhase |
     message = str(last.get("message", ""))
     if last.get("reason") == SANDBOX_TROUBLE:
         text = shorten(message)
-        otherwise = f"its node cannot make its sandbox: {text}"
+        otherwise = f"its node cannot create its sandbox: {text}"
         return PodPhase("waiting", reasons.first_sentence("sandbox", message, otherwise, text=text))
     if component(pod) in paddle_job.COMPONENTS and paddle_job.waits_for_addresses(message):
         return PodPhase(
@@ -171,7 +173,7 @@ def _trouble_on_node(pod: Pod, events: Iterable[Event], aws: bool) -> PodPhase |
 
 
 def _pulling_or_unscheduled(pod: Pod) -> PodPhase:
-    """Returns the phase of a pending pod that nothing is known to hold up."""
+    """Returns the phase of a pending pod of which no obstacle is known."""
     spec = pod.get("spec", {})
     if spec.get("nodeName"):
         return PodPhase("starting", "its image is being pulled and its volume mounted")
@@ -208,7 +210,7 @@ def _failure(pod: Pod, containers: list[Container]) -> tuple[str, int | None]:
     if status.get("reason") == "Evicted":
         return f"its node evicted it: {shorten(str(status.get('message', '')))}", None
     return shorten(
-        str(status.get("message") or status.get("reason") or "it failed without a word")
+        str(status.get("message") or status.get("reason") or "it failed without a message")
     ), None
 
 

@@ -1,5 +1,5 @@
-"""The record of a pod (who it is, its phase, how it ended), all pods of a job, and the one that
-best tells why it failed. The words of a phase are in pod_phase.py.
+"""The record of a pod (who it is, its phase, how it ended), all pods of a job, and the pod that
+best explains a failure. The words of a phase are in pod_phase.py.
 """
 
 from collections.abc import Iterable, Mapping
@@ -53,13 +53,13 @@ class PodState:
     """Exit code of an ended container."""
     created: str
     message: str = ""
-    """Its container's last words; empty if it was killed without any."""
+    """The last line of its container; empty if it was killed without writing one."""
     restarts: int = 0
     """How often its containers were restarted in place."""
 
     @property
     def failure(self) -> str:
-        """Who failed, where, and why."""
+        """The pod that failed, its node, and the reason."""
         return f"{self.who}{' on ' if self.node else ''}{self.node}: {self.reason}"
 
     @property
@@ -196,4 +196,4 @@ def _lacks(job: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> bool:
 def refusal(message: str) -> str:
     """Returns the API server's refusal in words, and what to do about it."""
     text = message.removeprefix("Error creating: ")
-    return reasons.first_sentence("refused", text, f"its pods cannot be made: {shorten(text)}")
+    return reasons.first_sentence("refused", text, f"its pods cannot be created: {shorten(text)}")

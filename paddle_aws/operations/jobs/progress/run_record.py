@@ -38,7 +38,7 @@ def failure_of(record: Attempts) -> str:
 
 
 def goodput_of(record: Attempts) -> Goodput | None:
-    """Returns where the time of the ended attempts went; None if none has reported."""
+    """Returns how the ended attempts spent their time; None if no attempt has reported it."""
     goodput = Goodput.total_of(attempt.seconds for attempt in record.attempts)
     return goodput if goodput.total else None
 

@@ -108,7 +108,7 @@ def passes(metrics: Mapping[int, str]) -> list[Pass]:
     assembled = Passes(metrics)
     for trainer, text in metrics.items():
         for line in text.splitlines(keepends=True):
-            # Skips half a line, or what a crash left of one.
+            # Skips an incomplete line, or what a crash left of a line.
             with suppress(ValueError):
                 if line.endswith("\n") and isinstance(entry := json.loads(line), dict):
                     assembled.add(trainer, entry)

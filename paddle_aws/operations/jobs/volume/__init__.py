@@ -1,1 +1,1 @@
-"""What lies on a job's volume, read and written through a pod of its own."""
+"""Reads and writes a job's volume through an inspection pod."""

@@ -10,7 +10,7 @@ from paddle_node.volume.passes import PASS
 OUTPUT = "output"
 """The folder in the job's where its program writes."""
 MOST_ALIKE = 6
-"""Names that differ in their numbers alone, up to which each has its line."""
+"""So many names that differ only in their numbers are listed line by line."""
 
 
 @dataclass(frozen=True)

@@ -130,7 +130,7 @@ def download(
         if sealed:
             saved.verify(target)
     except saved.DamagedPass as error:
-        # A damaged pass must not be taken for a complete one.
+        # A damaged pass must not look complete.
         (target / saved.DONE).unlink(missing_ok=True)
         raise Failed(error.sentence) from None
 

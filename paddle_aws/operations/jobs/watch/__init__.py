@@ -1,1 +1,1 @@
-"""How a job fares: a view of it, why it waits, its end, its logs."""
+"""The state of a job: a view of it, why it waits, its end, its logs."""

@@ -38,7 +38,7 @@ class JobView:
     training: JobState | None
     pods: tuple[PodState, ...]
     progress: TrainingProgress | StepProgress | None = None
-    """How far the training is; None also if nobody asked."""
+    """Progress of the training; None also if it was not requested."""
     goodput: Goodput | None = None
     environment: JobState | None = None
 
@@ -67,11 +67,13 @@ class JobView:
             return ""
         pod = culprit(pod for pod in self.pods if pod.part == "environment")
         why = pod.failure if pod is not None else environment.reason
-        return f"its environment Job failed, and another job's may do: {why}"
+        return f"its environment Job failed, and another job may build the same: {why}"
 
     @property
     def cancelled(self) -> bool:
-        """Whether the newest training was cancelled: it is gone, and what is left says so."""
+        """Whether the newest training was cancelled: it is gone, and the remaining objects are
+        marked.
+        """
         job = self.training or self.data
         return job is not None and job.cancelled
 
@@ -116,9 +118,7 @@ class JobView:
 
     @property
     def failure(self) -> str:
-        """Which pod failed, on which node, and what it said last; empty if no failed pod is
-        left.
-        """
+        """The pod that failed, its node and its last line; empty if no failed pod is left."""
         part = "data" if self.training is None else "training"
         part = "environment" if self.unbuilt else part
         pod = culprit(pod for pod in self.pods if pod.part == part)

@@ -135,7 +135,7 @@ def read_written(
     chosen = [pod for pod in poll_job(cluster, name, namespace).pods if match.includes(pod)]
     if not chosen:
         raise BadInput(
-            f"job {name} has no such pods in namespace {namespace}: they are not made yet, or "
+            f"job {name} has no such pods in namespace {namespace}: they are not created yet, or "
             f"were removed with their Job; `paddle-aws logs {job_arguments(name, namespace)} "
             "--volume train` reads the logs on the volume"
         )

@@ -1,8 +1,8 @@
-"""Waits for a job's end, and reports meanwhile what happens; the wait never ends the job.
+"""Waits for a job's end and reports what happens; the wait never ends the job.
 
 The job is polled every two seconds (ten for a thousand pods): a watch could be cut off, or forget
 what it missed. The wait outlasts a server's outage of minutes. A hundred pods that wait for the
-same reason make one line; nothing is said twice.
+same reason make one line, and no line is repeated.
 """
 
 import time

@@ -47,7 +47,7 @@ class HttpSource(Source):
             mark = _mark(response)
             if response.status == 200:
                 self._answer(response)  # Raises if the answer's end cannot be detected.
-            # Without a mark, nothing tells whether the rest belongs to the same file.
+            # Without a validator, nobody knows whether the rest belongs to the same file.
             self.ranges = response.status == 206 and size is not None and bool(mark)
         name = unquote(urlsplit(self._address).path.rpartition("/")[2]).rpartition("/")[2]
         return [Object("source" if name in ("", ".", "..") else name, size, mark, self._address)]
