@@ -47,10 +47,10 @@ rehearse: machine environments $(SAMPLES)  ## the whole job on this machine alon
 test: machine python paddle-python  ## everything: lint, the quick tests, then the slow ones side by side
 	@$(MAKE) -j4 $(QUIETLY) $(ENVIRONMENTS) $(CHECKOV)/.ready lint
 	@$(MAKE) $(QUIETLY) quick
-	@$(PYTEST) -m "slow or container" -n 3 --dist worksteal
+	@$(PYTEST) -m "slow or container" -n 4 --dist worksteal
 
-quick: environments  ## the tests of an edit round: under 15 seconds
-	@$(PYTEST) -q -m "not slow and not container" -n 2 --dist worksteal
+quick: environments  ## the quick tests, about a minute; of what you edit in seconds: TESTS=tests/charts
+	@$(PYTEST) -q -m "not slow and not container" -n 2 --dist worksteal $(TESTS)
 
 test-cluster: environments  ## manifests and commands against a real Kubernetes API server: KUBECONFIG=/path/to/config
 	@test -n "$$KUBECONFIG" || { echo "KUBECONFIG is unset: name the configuration of a cluster in which you may make namespaces: make test-cluster KUBECONFIG=/path/to/config" >&2; exit 2; }

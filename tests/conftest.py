@@ -15,19 +15,23 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 LONGEST = (
-    "rehearsal/test_readme",
-    "rehearsal/test_whole_rehearsal",
-    "rehearsal/test_board",
-    "programs/test_recipes",
-    "operations/test_doctor",
-    "operations/test_upgrade",
-    "image/test_container",
     "emulator/test_variants",
-    "emulator/test_change_matrix",
-    "fleet/test_launch",
-    "rehearsal/test_living_rehearsal",
-    "aws/test_security_review",
+    "rehearsal/test_readme",
+    "operations/test_doctor",
+    "image/test_container",
     "frame/test_wheel",
+    "storm/test_parameter_servers",
+    "emulator/test_change_matrix",
+    "rehearsal/test_documents",
+    "rehearsal/test_living_rehearsal",
+    "rehearsal/test_whole_rehearsal",
+    "aws/test_security_review",
+    "operations/test_upgrade",
+    "storm/test_launcher",
+    "storm/test_command",
+    "emulator/test_stack_protection",
+    "rehearsal/test_board",
+    "storm/test_collective",
 )
 """The files whose tests take half a minute and more, the longest first."""
 
