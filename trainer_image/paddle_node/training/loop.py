@@ -7,6 +7,7 @@ are distributed: a trainer with one step more would wait for the others indefini
 """
 
 import math
+import random
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +15,8 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from paddle_node.contract import ExitCode
 from paddle_node.coordination import Session
@@ -125,6 +128,7 @@ class Training:
                 self._told_to_stop or time.monotonic() - self._saved >= self._pod.checkpoint
             ):
                 self._meet(number, position(), through=False)
+            self._seed(number, parser.read)
             samples = [self._samples.sample(value) for value in parser.values(records)]
             self._reports.spent.count_lap(DATA)
             losses = {}
@@ -144,6 +148,16 @@ class Training:
         self._save(number, positions)
         session = self._session
         self._reports.record_pass(number, position_, session.attempt, session.trainers)
+
+    def _seed(self, number: int, read: int) -> None:
+        """Makes the random numbers of a step depend on its place alone: a resumed pass has those of
+        an undisturbed one, and no generator's state needs to be saved.
+        """
+        place = f"{self._pod.seed}/{number}/{self._session.trainer_id}/{read}"
+        seed = random.Random(place).getrandbits(32)
+        random.seed(seed)
+        np.random.seed(seed)
+        self._backend.seed(seed)
 
     def _batches(self, records: Iterator[Record], already_read: int) -> Iterator[list[Record]]:
         if not self._backend.lockstep:

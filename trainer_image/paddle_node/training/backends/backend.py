@@ -34,6 +34,10 @@ class Backend(Protocol):
     def load(self, directory: Path) -> None:
         """Called in all trainers. Loads the parameters of a verified pass."""
 
+    def seed(self, seed: int) -> None:
+        """Called before each step. Seeds the framework's random numbers: those of dropout."""
+        return
+
     @abstractmethod
     def step(self, samples: Sequence[Sample]) -> float:
         """Trains one batch and returns its mean loss. In lockstep, `samples` may be empty, and the

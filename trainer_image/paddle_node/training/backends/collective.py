@@ -66,6 +66,9 @@ class Collective(Backend):
         self._layer.set_state_dict(paddle.load(str(directory / PARAMETERS)))
         self._optimizer.set_state_dict(paddle.load(str(directory / OPTIMIZER)))
 
+    def seed(self, seed: int) -> None:
+        paddle.seed(seed)
+
     def step(self, samples: Sequence[Sample]) -> float:
         loss = 0.0
         if samples:
