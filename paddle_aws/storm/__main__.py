@@ -54,6 +54,7 @@ def _storm(machine: str, arguments: argparse.Namespace) -> None:
     from paddle_aws.operations.jobs.job_source import JobSource
     from paddle_aws.rehearsal.folder import RehearsalFolder
     from paddle_aws.storm import receipt
+    from paddle_aws.storm.lines import count
     from paddle_aws.storm.storm import FOLDER, Plan, Storm
 
     plan = Plan.from_options(
@@ -71,8 +72,8 @@ def _storm(machine: str, arguments: argparse.Namespace) -> None:
     _refuse_foreign(FOLDER)
     kind = "the faults that --faults names" if plan.schedule else f"faults of seed {plan.seed}"
     print(
-        f"storm of {arguments.job.name} on {machine}: {plan.calm} calm runs, then {plan.runs} with "
-        f"{kind}",
+        f"storm of {arguments.job.name} on {machine}: {count(plan.calm, 'calm run')}, then "
+        f"{plan.runs} with {kind}",
         flush=True,
     )
     try:

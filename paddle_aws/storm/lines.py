@@ -1,4 +1,4 @@
-"""Reads a program's lines: steps, the job's metrics, or any numbers."""
+"""Reads a program's lines: steps, the job's metrics, or any numbers; and words numbers of ours."""
 
 import json
 import re
@@ -63,6 +63,11 @@ def read_numbers(line: str) -> dict[str, float]:
         name = match[1] or f"number {place + 1}"
         values[name if name not in values else f"{name} {place + 1}"] = float(match[2])
     return values
+
+
+def count(number: int, noun: str) -> str:
+    """Returns a number of things: `1 run`, `2 runs`."""
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def printable(text: str) -> str:

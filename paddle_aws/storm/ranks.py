@@ -1,6 +1,7 @@
 """The rank of a process: the agent prints which process it has started for which rank."""
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -90,6 +91,21 @@ class Ranks:
             rank = Rank(pid, rank.attempt, launched, rank.trains)
         self._kin[pid] = rank
         return rank
+
+    def is_captured(self, pid: int, file: int) -> bool:
+        """Whether a process above reads what a process writes to its open file `file`: it is no
+        line that the program prints, but the output of a command that it asks.
+        """
+        with suppress(OSError):
+            target = Path(f"/proc/{pid}/fd/{file}").readlink()
+            while pid not in self._ranks and str(target).startswith("pipe:"):
+                pid = ancestors(pid)[0]
+                files = {
+                    entry.name: entry.readlink() for entry in Path(f"/proc/{pid}/fd").iterdir()
+                }
+                if target not in (files.get("1"), files.get("2")):
+                    return target in files.values()
+        return False
 
     def find_newest(self, rank: int, trains: bool = True) -> Rank | None:
         """Returns the newest living process of a rank or parameter server: the process that reports

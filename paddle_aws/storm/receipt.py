@@ -15,6 +15,7 @@ from typing import Any
 from paddle_node.volume import durable
 
 from paddle_aws.storm.faults import KINDS
+from paddle_aws.storm.lines import count
 from paddle_aws.storm.storm import RECEIPT, Run, Storm
 from paddle_aws.storm.supervisor import ATTEMPTS
 
@@ -38,7 +39,7 @@ def conclusion(storm: Storm, seconds: float) -> str:
     )
     failed = storm.failed
     words = (
-        f"{len(storm.runs)} runs, {faults} faults, {seconds / 60:.1f} minutes: "
+        f"{count(len(storm.runs), 'run')}, {count(faults, 'fault')}, {seconds / 60:.1f} minutes: "
         f"{'every run was as the calm ones' if not failed else f'{len(failed)} not as calm'}"
     )
     replays = [f"replay: {storm.replay(run)}" for run in failed if run.schedule]
@@ -189,8 +190,8 @@ def _section(run: Run, storm: Storm) -> Iterator[str]:
     yield (
         f'<section class="card">\n<header><h2>{run.name} <span class="state" '
         f'data-state="{state[0]}">{state[1]}</span></h2><span class="quiet">'
-        f"{verdict.seconds:.0f} s, {verdict.attempts} attempts, {verdict.repeated} steps done "
-        f"again</span></header>\n{_timeline(run)}\n"
+        f"{verdict.seconds:.0f} s, {count(verdict.attempts, 'attempt')}, "
+        f"{count(verdict.repeated, 'step')} done again</span></header>\n{_timeline(run)}\n"
     )
     for finding in verdict.findings:
         after = f"After <code>{escape(str(finding.fault))}</code>: " if finding.fault else ""

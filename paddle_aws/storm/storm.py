@@ -22,7 +22,7 @@ from paddle_aws.rehearsal.screen import Screen
 from paddle_aws.rehearsal.summary import shorten_path
 from paddle_aws.storm.calm_runs import CalmRuns
 from paddle_aws.storm.faults import KINDS, PER_RUN, Fault, draw
-from paddle_aws.storm.lines import printable
+from paddle_aws.storm.lines import count, printable
 from paddle_aws.storm.supervisor import StormSupervisor
 from paddle_aws.storm.trace import Trace
 from paddle_aws.storm.verdict import Calm, Verdict, judge
@@ -332,8 +332,8 @@ class Storm:
             return  # It fails without any fault.
         run.shrunk = tuple(find_fewest(schedule, fails, _SHRINKING))
         self.say(
-            f"         {len(run.shrunk)} of its faults are enough, found in {tries} runs: "
-            f"{self.replay(run)}"
+            f"         {len(run.shrunk)} of its faults {'is' if len(run.shrunk) == 1 else 'are'} "
+            f"enough, found in {count(tries, 'run')}: {self.replay(run)}"
         )
 
 
@@ -382,11 +382,11 @@ def find_fewest(
 
 def _calm_line(run: Run, calm: Calm) -> str:
     steps = run.trace.steps()
-    count = f"{len(steps)} steps" if steps else "no step reported"
+    number = count(len(steps), "step") if steps else "no step reported"
     result = ", ".join(
         f"{name} {value:g}" for name, value in run.trace.last.items() if name in calm.last
     )
-    words = f"{run.name:8} {run.trace.seconds:5.1f} s  {count}{f'; {result}' if result else ''}"
+    words = f"{run.name:8} {run.trace.seconds:5.1f} s  {number}{f'; {result}' if result else ''}"
     if run.trace.attempts > 1:
         words += f"; {run.trace.attempts} attempts, though nothing was done to it"
     if run.verdict is not None and run.verdict.findings:
@@ -410,8 +410,9 @@ def _run_lines(run: Run, *, named: bool) -> list[str]:
     assert verdict is not None
     met = sum(inflicted.seconds is not None for inflicted in run.trace.inflicted)
     words = (
-        f"{run.name:8} {verdict.seconds:5.1f} s  {met} of {len(run.schedule)} faults, "
-        f"{verdict.attempts} attempts, {verdict.repeated} steps done again, longest silence "
+        f"{run.name:8} {verdict.seconds:5.1f} s  {met} of "
+        f"{count(len(run.schedule), 'fault')}, {count(verdict.attempts, 'attempt')}, "
+        f"{count(verdict.repeated, 'step')} done again, longest silence "
         f"{verdict.longest_silence:.0f} s: {'as calm' if verdict.passed else 'NOT as calm'}"
     )
     lines = [words]

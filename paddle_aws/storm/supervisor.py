@@ -5,11 +5,10 @@ import errno
 import os
 import re
 import signal
-import sys
 import time
 from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -53,6 +52,17 @@ _CACHES = re.compile(r"/\.cache/|/__pycache__/|/\.config/|\.pyc|/\.(?:paddle|nv|
 """Files that programs write besides their results."""
 
 
+@dataclass
+class _VolumeFault:
+    """A fault of the volume that lasts."""
+
+    fault: Fault
+    left: int
+    """Operations that it still meets."""
+    attempt: int | None = None
+    """The attempt that it has met; None: none yet."""
+
+
 class StormSupervisor(Supervisor):
     """Supervises one run. Its `trace` is complete when the run has ended."""
 
@@ -87,12 +97,11 @@ class StormSupervisor(Supervisor):
         self._listeners: list[Listener] = []
         self._texts: dict[tuple[int, int], bytes] = {}
         self._inflicting: Fault | None = None
-        self._volume_fault: tuple[Fault, int] | None = None
+        self._volume_faults: dict[int, _VolumeFault] = {}
+        """By rank."""
         self._refusals: dict[Fault, int] = {}
-        self._fault_attempt = self._disturbed = 0
-        """The attempt in which the fault of the volume happened, and the attempt of the last
-        fault.
-        """
+        self._disturbed = 0
+        """The attempt of the last fault."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._saves = 0
         self._saving: dict[int, Path] = {}
@@ -269,6 +278,9 @@ class StormSupervisor(Supervisor):
         self, container: RunningContainer, call: Call
     ) -> Answer | Awaitable[Answer | None]:
         self._note_line(call)
+        if self._ranks.is_captured(call.process, call.arguments[0]):
+            call.__dict__["text"] = b""  # Not read when it has been carried out, either.
+            return Answer()
         rank = self._ranks.find(call.process)
         if rank is None:
             # Only the container's first process is the agent: a program may print anything.
@@ -381,7 +393,27 @@ class StormSupervisor(Supervisor):
         return self._armed.pop(0)
 
     async def _inflict(self, fault: Fault, call: Call | None) -> Answer | None:
-        """Carries out the fault, while the call of its event waits."""
+        """Does what the fault says, and those of the same event on other ranks with it, while the
+        call at whose event they come waits.
+        """
+        faults = [fault]
+        while (
+            self._armed
+            and (self._armed[0].event, self._armed[0].number) == (fault.event, fault.number)
+            and self._armed[0].rank not in {earlier.rank for earlier in faults}
+        ):
+            faults.append(self._armed.pop(0))
+        for simultaneous in faults:
+            await self._inflict_alone(simultaneous)
+        self._inflicting = None
+        if call is not None and not call.prints and not call.exits:
+            rank = self._ranks.find(call.process)
+            path = None if call.syncs else call.path
+            if rank is not None and (refused := self._answer_of_volume(call, rank, path)):
+                return await refused if not isinstance(refused, Answer) else refused
+        return Answer()
+
+    async def _inflict_alone(self, fault: Fault) -> None:
         seconds = self._now()
         self._say(f"fault: {fault}")
         attempt = self._disturbed = self._ranks.attempt
@@ -389,22 +421,14 @@ class StormSupervisor(Supervisor):
             effect = await self._do(fault)
         except OSError as error:
             effect = f"not possible: {error.strerror}"
-        self._inflicting = None
         self._say(f"{fault}: {effect}")
         self.trace.inflicted.append(InflictedFault(fault, seconds, effect, attempt))
-        if fault.kind in VOLUME and call is not None and not call.prints and not call.exits:
-            rank = self._ranks.find(call.process)
-            path = None if call.syncs else call.path
-            if rank is not None and (refused := self._answer_of_volume(call, rank, path)):
-                return await refused if not isinstance(refused, Answer) else refused
-        return Answer()
 
     async def _do(self, fault: Fault) -> str:
         """Returns what it did, in words."""
         kind = fault.kind
         if kind in VOLUME:
-            self._volume_fault = fault, VOLUME[kind]
-            self._fault_attempt = sys.maxsize
+            self._volume_faults[fault.rank] = _VolumeFault(fault, VOLUME[kind])
             self._refusals[fault] = 0
             return "met 0 operations"
         rank = await self._wait_for(fault.rank, kind not in SERVERS)
@@ -477,14 +501,13 @@ class StormSupervisor(Supervisor):
         """Returns the answer to a call on the volume during a fault of the volume; None: there is
         no such fault, or it does not concern this call.
         """
-        if self._volume_fault is None or call.prints or call.exits:
+        lasting = self._volume_faults.get(rank.rank)
+        if lasting is None or not rank.trains or call.prints or call.exits:
             return None
-        fault, left = self._volume_fault
-        if rank.rank != fault.rank or not rank.trains:
+        if lasting.attempt is not None and rank.attempt > lasting.attempt:
+            del self._volume_faults[rank.rank]  # It ends with the attempt that met it.
             return None
-        if rank.attempt > self._fault_attempt:
-            self._volume_fault = None  # It ends with the attempt that met it.
-            return None
+        fault = lasting.fault
         changes = call.writes or call.renames or call.removes or not (call.opens or call.syncs)
         answer: Answer | Awaitable[Answer]
         if fault.kind == "volume-full":
@@ -500,12 +523,13 @@ class StormSupervisor(Supervisor):
             answer = Answer(errno.EROFS)
         else:
             answer = _later()
-        if not self._refusals[fault]:
-            self._fault_attempt = rank.attempt
+        lasting.attempt = lasting.attempt or rank.attempt
         self._refusals[fault] += 1
         name = "a sync" if path is None else self._below(path)
         self._say(f"{fault}: rank {rank.rank} meets it at {name}")
-        self._volume_fault = (fault, left - 1) if left > 1 else None
+        lasting.left -= 1
+        if not lasting.left:
+            del self._volume_faults[rank.rank]
         return answer
 
     # Records.

@@ -18,7 +18,7 @@ from paddle_aws.storm.calm_runs import CalmRuns
 pytestmark = pytest.mark.slow
 STEPS = 20
 PROGRAM = f"""
-import json, os, sys, time
+import json, os, subprocess, sys, time
 from pathlib import Path
 attempt, rank = int(os.environ["PADDLE_NODE_ATTEMPT"]), int(os.environ["RANK"])
 output, done, total = Path("output"), 0, 0
@@ -35,6 +35,8 @@ for step in range(done + 1, {STEPS + 1}):
         (output / "owner").write_text(str(attempt))
         (output / "draft").write_text(json.dumps([step, total]))
         (output / "draft").rename(output / f"step-{{step}}")
+        # What it asks of a command is no line of its own.
+        subprocess.run(["echo", "step 1 total 1"], stdout=subprocess.PIPE)
         print(f"step {{step}} total {{total}}", flush=True)
 if rank == 0:
     (output / "result").write_text(str(total))
@@ -58,7 +60,7 @@ def test_whatever_comes_a_commands_files_end_exactly_as_undisturbed(storm, seed)
         program=PROGRAM,
         **SETTINGS,
     )
-    assert ended.code == 0, ended.output
+    assert ended.code == 0 and "calm runs are exactly equal" in ended.output, ended.output
     assert all(run["passed"] for run in ended.receipt["runs"])
     output = ended.folder.output
     assert (output / "result").read_text() == str(sum(range(STEPS + 1)))

@@ -65,7 +65,8 @@ def test_sums_on_parameter_servers_end_exactly_as_undisturbed(storm, discovery, 
         discovery=discovery,
     )
     assert ended.code == 0 and "calm runs are exactly equal" in ended.output, ended.output
-    effects = [fault["effect"] for fault in ended.receipt["runs"][0]["faults"]]
+    faults = ended.receipt["runs"][0]["faults"]
+    effects = [fault["effect"] for fault in faults]
     assert not [effect for effect in effects if effect.startswith(("no effect", "its event"))]
     shards = [ended.folder.shard(trainer) for trainer in range(2)]
     files = [file for shard in shards for file in sorted(shard.glob("part-*"))]
@@ -76,6 +77,9 @@ def test_sums_on_parameter_servers_end_exactly_as_undisturbed(storm, discovery, 
     numbers = [attempt["number"] for attempt in ended.attempts]
     assert numbers == list(range(1, len(numbers) + 1))
     if KILLS in words:
+        # The whole job was lost in one instant: no agent was left to tell the others.
+        agents = [fault for fault in faults if fault["fault"].startswith("kill-agent")]
+        assert agents[0]["attempt"] == agents[1]["attempt"]
         assert ended.attempts[-2]["cause"].endswith("was told to stop")
         assert all(f"rank {rank}: told to stop: pass 2 is kept" in ended.text for rank in (0, 1))
         # A lost pod and one with a spot notice are replaced; the other stays through all of it.
