@@ -1,4 +1,4 @@
-"""Reads a program's lines: steps, the job's metrics, or any numbers; and words numbers of ours."""
+"""Reads a program's lines: steps, the job's metrics, or any numbers; and writes counts."""
 
 import json
 import re

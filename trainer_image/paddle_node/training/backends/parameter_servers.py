@@ -281,11 +281,19 @@ def _thread_times() -> dict[Path, int]:
     where the kernel does not count them.
     """
     times = {}
-    for thread in Path("/proc/self/task").iterdir():
+    for thread in _list_threads():
         with contextlib.suppress(OSError):  # It has ended.
             if thread.name != str(threading.get_native_id()):
                 times[thread] = int((thread / "schedstat").read_text().split()[0])
     return times
+
+
+def _list_threads() -> list[Path]:
+    while True:
+        # A signal may interrupt an open that somebody supervises (seccomp_unotify(2)); Python does
+        # not repeat it for a folder.
+        with contextlib.suppress(InterruptedError):
+            return list(Path("/proc/self/task").iterdir())
 
 
 def _incomplete_save(directory: Path, why: str) -> Failure:
