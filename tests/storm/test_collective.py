@@ -29,7 +29,7 @@ def test_a_collective_model_ends_exactly_as_undisturbed(storm, tmp_path):
         data=(tmp_path / "made").read_text(),
         mode="collective",
         passes=PASSES,
-        checkpoint_minutes=0.01,
+        checkpoint_minutes=0.002,
     )
     assert ended.code == 0 and "calm runs are exactly equal" in ended.output, ended.output
     assert "3 of 3 faults, 4 attempts" in ended.output, ended.output
