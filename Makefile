@@ -49,7 +49,7 @@ test: machine python paddle-python  ## everything: lint, the quick tests, then t
 	@$(MAKE) $(QUIETLY) quick
 	@$(PYTEST) -m "slow or container" -n 4 --dist worksteal
 
-quick: environments  ## the quick tests, about a minute; of what you edit in seconds: TESTS=tests/charts
+quick: environments  ## the quick tests, in two minutes; of what you edit, in seconds: TESTS=tests/charts
 	@$(PYTEST) -q -m "not slow and not container" -n 2 --dist worksteal $(TESTS)
 
 test-cluster: environments  ## manifests and commands against a real Kubernetes API server: KUBECONFIG=/path/to/config

@@ -7,7 +7,6 @@ https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListObjectsV2.html
 """
 
 import os
-import threading
 from contextlib import AbstractContextManager
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler
@@ -36,12 +35,11 @@ class LocalBucket(AbstractContextManager["LocalBucket"]):
         self._server = HTTPServer(("127.0.0.1", 0), Handler)
 
     def __enter__(self) -> "LocalBucket":
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        self._server.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        self._server.stop()
 
     @property
     def environment(self) -> dict[str, str]:

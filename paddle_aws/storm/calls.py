@@ -121,6 +121,10 @@ class Call:
         """The text that it prints. Raises OSError if the process has ended."""
         return self._read(self.arguments[1], min(self.arguments[2], _LONGEST_TEXT))
 
+    def drop_text(self) -> None:
+        """Makes `text` empty: it has been read, or is no line of the program's."""
+        self.__dict__["text"] = b""
+
     @cached_property
     def name(self) -> str:
         """The path as the program gave it: of a rename, the new one. Raises OSError."""

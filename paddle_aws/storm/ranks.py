@@ -41,7 +41,7 @@ class Ranks:
         """Processes that the agent has not claimed in time."""
         self._kin: dict[int, Rank | None] = {}
         """The rank above a process, as far as it was looked up."""
-        self.telling: dict[int, Rank] = {}
+        self.reporting: dict[int, Rank] = {}
         """By rank: the process that reported its last step."""
 
     def learn(self, text: bytes, init: int) -> list[Rank]:
@@ -112,7 +112,7 @@ class Ranks:
         steps, else the process that the agent started, else one that a launcher started.
         """
         groups = (
-            [self.telling[rank]] if trains and rank in self.telling else [],
+            [self.reporting[rank]] if trains and rank in self.reporting else [],
             self._ranks.values(),
             filter(None, self._kin.values()),
         )

@@ -279,7 +279,7 @@ class StormSupervisor(Supervisor):
     ) -> Answer | Awaitable[Answer | None]:
         self._note_line(call)
         if self._ranks.is_captured(call.process, call.arguments[0]):
-            call.__dict__["text"] = b""  # Not read when it has been carried out, either.
+            call.drop_text()
             return Answer()
         rank = self._ranks.find(call.process)
         if rank is None:
@@ -297,7 +297,7 @@ class StormSupervisor(Supervisor):
 
     def _answer_exit(self, call: Call) -> Answer | Awaitable[Answer | None]:
         rank = self._ranks.find(call.process)
-        whole = rank is not None and rank.pid == call.process and self._has_told_all_steps()
+        whole = rank is not None and rank.pid == call.process and self._has_reported_all_steps()
         if whole and call.arguments[0] == 0 and (fault := self._take_due("end")):
             return self._inflict(fault, call)
         return Answer()
@@ -328,16 +328,16 @@ class StormSupervisor(Supervisor):
             if rank.trains:
                 for line in lines:
                     self._read_line(line.decode(errors="replace"), replace(rank, pid=call.process))
-            call.__dict__["text"] = b""  # A call that was carried out is not read again.
+            call.drop_text()
 
     def _read_line(self, line: str, rank: Rank) -> None:
         if not line.strip():
             return
         self._say(f"rank {rank.rank}: {line[:300]}")
-        told_step = self._reader.read_step(line)
-        if told_step is not None:
-            step, metrics = told_step
-            self._ranks.telling[rank.rank] = rank
+        report = self._reader.read_step(line)
+        if report is not None:
+            step, metrics = report
+            self._ranks.reporting[rank.rank] = rank
             self.trace.add_step(Event("step", self._now(), rank.attempt, rank.rank, step, metrics))
             return
         metrics = self._reader.read_metrics(line)
@@ -573,7 +573,7 @@ class StormSupervisor(Supervisor):
         """What checkpoints of a series have in common: the path without its numbers."""
         return re.sub(r"\d+", "#", self._below(path))
 
-    def _has_told_all_steps(self) -> bool:
+    def _has_reported_all_steps(self) -> bool:
         steps = [event.step or 0 for event in self.trace.events if event.kind == "step"]
         return self._last_step is None or max(steps, default=0) >= self._last_step
 

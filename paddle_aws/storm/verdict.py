@@ -193,7 +193,7 @@ def _judge_end(trace: Trace, calm: Calm) -> list[Finding]:
         # A program that stops when it is good enough ends at another step each time.
         ends = {max(steps, default=0) for steps in calm.steps_by_run(rank)}
         last_step = max((event.step or 0 for event in trace.steps(rank)), default=0)
-        if len(ends) == 1 and last_step < (end := ends.pop()) - _count_untold_steps(
+        if len(ends) == 1 and last_step < (end := ends.pop()) - _count_unreported_steps(
             trace, calm, rank
         ):
             words = f"{_rank_words(rank, calm)}the job succeeded, but the last step it reported is "
@@ -219,7 +219,7 @@ def _stride(calm: Calm, rank: int) -> int:
     return max((later - earlier for earlier, later in pairwise(calm.steps_of(rank))), default=1)
 
 
-def _count_untold_steps(trace: Trace, calm: Calm, rank: int) -> int:
+def _count_unreported_steps(trace: Trace, calm: Calm, rank: int) -> int:
     """How many steps may have been done after the last that a rank reported: as many as lie between
     two of its reports, for it and for each attempt since, whose process may have been killed before
     its report.
@@ -278,7 +278,7 @@ def _list_lost(trace: Trace, calm: Calm, rank: int) -> tuple[int, ...]:
     if not calm.is_regular(rank):
         return ()
     order, steps, stride = calm.steps_of(rank), trace.steps(rank), _stride(calm, rank)
-    told_steps = {event.step or 0 for event in steps}
+    reported_steps = {event.step or 0 for event in steps}
     lost: list[int] = []
     attempt, before, furthest = 1, order[0] - stride, order[0] - stride
     for event in steps:
@@ -287,7 +287,7 @@ def _list_lost(trace: Trace, calm: Calm, rank: int) -> tuple[int, ...]:
             attempt, before = event.attempt, furthest
         if step - before > stride * (1 + ends):
             missing = [
-                other for other in order if before < other < step and other not in told_steps
+                other for other in order if before < other < step and other not in reported_steps
             ]
             lost += missing[: len(missing) - ends]
         before, furthest = step, max(furthest, step)

@@ -9,7 +9,6 @@ import json
 import secrets
 import ssl
 import subprocess
-import threading
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -51,12 +50,11 @@ class PodApi(Watcher, AbstractContextManager["PodApi"]):
         )
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        self._server.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        self._server.stop()
 
     @property
     def environment(self) -> Mapping[str, str]:

@@ -59,9 +59,8 @@ def write(
                         piece.thing.name if form == "files" else piece.thing.name.rpartition("/")[0]
                     )
                     name = f"{folder}/{name}"
-                name = require_relative(
-                    name, piece.thing.name
-                )  # The name of an S3 object may be any text.
+                # The name of an S3 object may be any text.
+                name = require_relative(name, piece.thing.name)
                 names.add(name)
                 folder = deal.next_folder()
                 parts = (
