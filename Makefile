@@ -34,7 +34,7 @@ PYTEST := $(RUN) $(BIN)/pytest
 # The data of the job files that are shipped.
 SAMPLES := examples/quick_start/sample.tsv examples/recommendation/sample.tsv examples/launch/sample.csv
 
-.PHONY: help setup rehearse test test-cluster test-nfs test-programs quick lint docs manifests image push bench lock clean
+.PHONY: help setup rehearse test test-all test-cluster test-nfs test-programs quick lint docs manifests image push bench lock clean
 help:  ## what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -44,13 +44,16 @@ rehearse: machine environments $(SAMPLES)  ## the whole job on this machine alon
 	@$(RUN) $(BIN)/python -m paddle_aws.rehearsal --config $(CONFIG) --job $(JOB) $(if $(VERBOSE),--verbose)
 
 # Lint needs one processor, and the other environments mostly the network.
-test: machine python paddle-python  ## everything: lint, the quick tests, then the slow ones side by side
-	@$(MAKE) -j4 $(QUIETLY) $(ENVIRONMENTS) $(CHECKOV)/.ready lint
+test: ready  ## lint, and each mechanism once: the quick tests, then the slow ones side by side
 	@$(MAKE) $(QUIETLY) quick
-	@$(PYTEST) -m "slow or container" -n 4 --dist worksteal
+	@$(PYTEST) -m "(slow or container) and not long" -n 4 --dist worksteal
+
+test-all: ready  ## everything, as CI: with the matrices, the largest sizes and the benchmarks
+	@$(MAKE) $(QUIETLY) quick
+	@$(PYTEST) -m "slow or container or long" -n 4 --dist worksteal
 
 quick: environments  ## the quick tests, in two minutes; of what you edit, in seconds: TESTS=tests/charts
-	@$(PYTEST) -q -m "not slow and not container" -n 2 --dist worksteal $(TESTS)
+	@$(PYTEST) -q -m "not slow and not container and not long" -n 2 --dist worksteal $(TESTS)
 
 test-cluster: environments  ## manifests and commands against a real Kubernetes API server: KUBECONFIG=/path/to/config
 	@test -n "$$KUBECONFIG" || { echo "KUBECONFIG is unset: name the configuration of a cluster in which you may make namespaces: make test-cluster KUBECONFIG=/path/to/config" >&2; exit 2; }
@@ -109,7 +112,10 @@ lock: setup  ## resolve the lock files anew, from the ranges, and EC2's list of 
 	@$(BIN)/python tests/aws/instance_types.py .cache/moto/*.whl > constructs_lib/ec2/instance_types.json
 	@$(RUN) npm install --package-lock-only --omit-lockfile-registry-resolved
 
-.PHONY: machine python paddle-python environments
+.PHONY: ready machine python paddle-python environments
+ready: machine python paddle-python
+	@$(MAKE) -j4 $(QUIETLY) $(ENVIRONMENTS) $(CHECKOV)/.ready lint
+
 machine:
 	@test "$$(uname -sm)" = "Linux x86_64" || { echo "this machine is $$(uname -sm): a rehearsal needs Linux on x86-64 (make setup, manifests and cdk work here too)" >&2; exit 2; }
 	@case '$(CURDIR)' in *[[:space:]]*) echo "this clone lies in $(CURDIR): a rehearsal needs a path without spaces (make setup, manifests and cdk work here too)" >&2; exit 2;; esac

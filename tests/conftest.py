@@ -4,7 +4,7 @@ import fcntl
 import json
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -73,3 +73,45 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[]
         return json.loads(file.read_text())
 
     return result
+
+
+PROCESSOR = pytest.StashKey[dict[str, float]]()
+"""By test, the seconds of processor of its worker and of every process that it waited for."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Measures a test, with its fixtures. A process that outlives its parent counts nowhere."""
+    began = sum(os.times()[:4])
+    try:
+        return (yield)
+    finally:
+        spent = item.config.stash.setdefault(PROCESSOR, {})
+        spent[item.nodeid] = sum(os.times()[:4]) - began
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["processor"] = session.config.stash.get(PROCESSOR, {})
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    node.config.stash.setdefault(PROCESSOR, {}).update(node.workeroutput.get("processor", {}))
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Tells the processor's seconds by room, and those of the twenty tests that took the most."""
+    spent = config.stash.get(PROCESSOR, {})
+    if len(spent) <= 20:
+        return
+    rooms: dict[str, float] = {}
+    for test, seconds in spent.items():
+        room = test.split("/")[1]
+        rooms[room] = rooms.get(room, 0) + seconds
+    terminalreporter.section(f"{sum(spent.values()) / 60:.1f} minutes of processor")
+    for name, seconds in sorted(rooms.items(), key=lambda room: -room[1]):
+        terminalreporter.line(f"{seconds:7.1f} s  {name}")
+    terminalreporter.section("the twenty tests that took the most of it")
+    for name, seconds in sorted(spent.items(), key=lambda test: -test[1])[:20]:
+        terminalreporter.line(f"{seconds:7.1f} s  {name}")
