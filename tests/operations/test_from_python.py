@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from job_controller import JobController, Script
 from paddle_node.volume.job_folder import JobFolder
 from saved_pass import save_model
@@ -72,6 +73,15 @@ def test_failures_are_exceptions_of_its_own_and_nothing_is_printed(
     api.scripts["trainer"] = Script(code=70, message="trainer 1 was killed")
     with pytest.raises(paddle_aws.JobFailed, match="trainer 1 was killed"):
         paddle_aws.submit().wait()
+    # What the first submission returned never answers for a later one of that name.
+    settings = yaml.safe_load((folder / "job.yaml").read_text())
+    (folder / "job.yaml").write_text(yaml.safe_dump(settings | {"seed": 7}))
+    api.scripts["trainer"] = Script()
+    newer = paddle_aws.submit()
+    assert [result.records for result in newer.results()] == [200] * 3
+    for ask in (running.status, running.results, lambda: running.model("results"), running.logs):
+        with pytest.raises(paddle_aws.Failed, match="was submitted again as words-"):
+            ask()
     # A job that no longer runs keeps what it has learned; a damaged model is none.
     assert [result.records for result in paddle_aws.find("words").results()] == [200] * 3
     (save_model(trained, {"model.pdmodel": b"network"}) / "model.pdmodel").write_bytes(b"changed")

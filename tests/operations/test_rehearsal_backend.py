@@ -11,9 +11,11 @@ from paddle_node.volume.goodput import Goodput
 from paddle_node.volume.job_folder import JobFolder
 from saved_pass import save_pass
 
+from paddle_aws.operations.errors import Failed
 from paddle_aws.operations.jobs.objects.pod_state import PodState
-from paddle_aws.operations.jobs.rehearsal_backend import Record
+from paddle_aws.operations.jobs.rehearsal_backend import Record, load
 from paddle_aws.operations.jobs.watch.job_view import JobView
+from paddle_aws.operations.jobs.watch.log_stream import PodSelection
 
 STEP = (
     "[trainer 0] pass=1 passes=5 attempt=2 trainers=3 step=40 loss=0.25 records=400 shard=1000 "
@@ -86,3 +88,30 @@ def test_a_record_that_is_none_is_a_sentence_and_leads_nowhere(run: Run, rehears
         refused("is not a rehearsal's record")
     file.unlink()
     refused("there is no .rehearsal/job.json")
+
+
+def test_an_older_runs_object_never_answers_with_a_newer_run(rehearsed: Path) -> None:
+    file = rehearsed / "job.json"
+
+    def replaced_by(run: str) -> None:
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"run": run}))
+
+    replaced_by("first")
+    first = load(rehearsed)
+    assert [line.text for line in first.logs()][-1] == "boom" and first.status().name == "mine"
+    assert first.results() == []
+    with pytest.raises(Failed, match="another one has replaced it"), first.volume() as volume:
+        replaced_by("second")  # While results are read.
+        assert volume.files("output")
+    for ask in (
+        first.results,
+        lambda: first.model(rehearsed / "to"),
+        first.evaluate,
+        first.status,
+        first.wait,
+        lambda: list(first.logs()),
+        lambda: first.follow(PodSelection(), None, print),
+    ):
+        with pytest.raises(Failed, match="another one has replaced it"):
+            ask()
+    assert load(rehearsed).results() == []

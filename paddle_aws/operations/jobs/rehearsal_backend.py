@@ -19,7 +19,7 @@ from pathlib import Path
 
 from pydantic import AwareDatetime, TypeAdapter, ValidationError
 
-from paddle_aws.operations.errors import BadInput, Exit, Failed, TimedOut
+from paddle_aws.operations.errors import BadInput, Exit, Failed, TimedOut, translate_errors
 from paddle_aws.operations.jobs.evaluation import Evaluation
 from paddle_aws.operations.jobs.objects.job_objects import JobState
 from paddle_aws.operations.jobs.objects.kind import Phase
@@ -30,7 +30,7 @@ from paddle_aws.operations.jobs.progress.training_progress import TrainingProgre
 from paddle_aws.operations.jobs.saved_results import SavedResults
 from paddle_aws.operations.jobs.volume.server import Folder, resolve_inside
 from paddle_aws.operations.jobs.watch.job_view import JobView
-from paddle_aws.operations.jobs.watch.log_stream import Line, PodSelection
+from paddle_aws.operations.jobs.watch.log_stream import TRAINING, Line, PodSelection
 from paddle_aws.operations.jobs.watch.waiting import ENDS, has_training_ended, require_success
 from paddle_aws.operations.screen import age
 
@@ -106,17 +106,11 @@ class RehearsalBackend(SavedResults):
         return _holder(self._folder) is not None
 
     def read_state(self) -> JobView:
-        """Returns the job as it is recorded now. Raises BadInput if the folder's rehearsal is
+        """Returns the job as it is recorded now. Raises Failed if the folder's rehearsal is
         another one by now.
         """
         running = self.running  # Before the record, which is written before the lock is freed.
-        record = load(self._folder).record
-        if record.run != self.record.run:
-            raise Failed(
-                f"the rehearsal of {self.name} ended before it made any pod, or another one has "
-                "replaced it"
-            )
-        self.record = record
+        self.record = self._own_record()
         view = self.record.view
         if not running and self.record.ended is None:
             return _mark_killed(view)
@@ -133,8 +127,8 @@ class RehearsalBackend(SavedResults):
                 lines = self._read_log(log, -TAIL).decode(errors="replace").splitlines()
                 moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(log.stat().st_mtime))
                 progress, goodput = parse_log((moment, line) for line in lines)
-        if progress is None:
-            with self.volume() as volume:
+        with self.volume() as volume:  # Which checks whose logs these were, too.
+            if progress is None:
                 progress = step_progress.read(volume)
         return replace(view, progress=progress, goodput=goodput)
 
@@ -148,7 +142,7 @@ class RehearsalBackend(SavedResults):
         require_success(view)
         return view
 
-    def logs(self, selection: PodSelection, tail: int | None) -> Iterator[Line]:
+    def logs(self, selection: PodSelection = TRAINING, tail: int | None = None) -> Iterator[Line]:
         """Yields one pod's lines after another's, as the lines carry no time."""
         chosen = [pod for pod in self.read_state().pods if selection.includes(pod)]
         if not chosen:
@@ -159,6 +153,7 @@ class RehearsalBackend(SavedResults):
         for pod in chosen:
             for file in self._log_files(pod):
                 lines = self._read_log(file).decode(errors="replace").splitlines()
+                self._own_record()  # After the log is read: the next run's may have its name.
                 for text in lines[-tail or len(lines) :] if tail is not None else lines:
                     yield Line("", pod.who, text, pod.rank or 0)
 
@@ -176,6 +171,7 @@ class RehearsalBackend(SavedResults):
                 for file in self._log_files(pod) if selection.includes(pod) else ():
                     with suppress(FileNotFoundError):
                         content = self._read_log(file, read_to.get(file, 0))
+                        self._own_record()
                         whole, newline, rest = content.rpartition(b"\n")
                         lines = whole.split(b"\n") if newline else []
                         lines += [rest] if ends and rest else []
@@ -213,9 +209,18 @@ class RehearsalBackend(SavedResults):
 
     @contextmanager
     def volume(self) -> Iterator[Folder]:
-        yield Folder(resolve_inside(self._folder / VOLUME, self.record.root))
+        self._own_record()
+        try:
+            yield Folder(resolve_inside(self._folder / VOLUME, self.record.root))
+        except OSError:
+            self._own_record()  # It may have been replaced meanwhile.
+            raise
+        self._own_record()
 
+    @translate_errors()
     def evaluate(self) -> Evaluation:
+        """Measures the newest complete pass on the held-out records. Raises BadInput, Failed."""
+        self._own_record()
         done = subprocess.run(
             # -P: nothing in this folder may take the place of this project's modules.
             [sys.executable, "-P", "-m", "paddle_aws.rehearsal.evaluation"],
@@ -226,7 +231,21 @@ class RehearsalBackend(SavedResults):
         )
         if done.returncode:
             raise (BadInput if done.returncode == Exit.BAD_INPUT else Failed)(done.stderr.strip())
+        self._own_record()
         return Evaluation.parse(done.stdout)
+
+    def _own_record(self) -> Record:
+        """Returns this rehearsal's record as it is now. Raises Failed if another rehearsal has
+        replaced it.
+        """
+        record = load(self._folder).record
+        if record.run != self.record.run:
+            raise Failed(
+                f"the rehearsal of {self.name} ended before it made any pod, or another one has "
+                "replaced it in this folder: read its results before the next one, or rehearse "
+                "each in a folder of its own"
+            )
+        return record
 
     def _log_files(self, pod: PodState) -> list[Path]:
         """Returns the logs of a pod's containers."""

@@ -7,7 +7,7 @@ an `OperationError`.
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any, Self
@@ -22,6 +22,7 @@ from paddle_aws.operations.jobs import rehearsal_backend, removal, trial
 from paddle_aws.operations.jobs.evaluation import Evaluation, measure
 from paddle_aws.operations.jobs.job_argument import resolve_job
 from paddle_aws.operations.jobs.job_source import JobSource
+from paddle_aws.operations.jobs.objects.job_objects import newest, runs, selector
 from paddle_aws.operations.jobs.objects.pod_state import culprit
 from paddle_aws.operations.jobs.saved_results import SavedResults
 from paddle_aws.operations.jobs.submission import Submission
@@ -29,7 +30,7 @@ from paddle_aws.operations.jobs.volume.access import VOLUME, Volume, VolumeAcces
 from paddle_aws.operations.jobs.volume.transfer import upload
 from paddle_aws.operations.jobs.watch import log_stream, waiting
 from paddle_aws.operations.jobs.watch.job_view import JobView, read_job
-from paddle_aws.operations.jobs.watch.log_stream import Line, PodSelection
+from paddle_aws.operations.jobs.watch.log_stream import TRAINING, Line, PodSelection
 from paddle_aws.operations.jobs.watch.waiting import Follower
 from paddle_aws.operations.options import DEFAULT, job_arguments
 
@@ -43,6 +44,8 @@ class Run(SavedResults):
     def __init__(self, cluster: ClusterApi, name: str, namespace: str, file: Path | None) -> None:
         """`file` describes the volume if the cluster has forgotten the job."""
         self.cluster, self.name, self.namespace, self.file = cluster, name, namespace, file
+        self.training = ""
+        """The object that `submit` created. Empty: the newest of this name."""
         self.follower = Follower(cluster, name, namespace)
 
     def __repr__(self) -> str:
@@ -69,6 +72,7 @@ class Run(SavedResults):
         """Returns the job's state, its pods, and how far its training is. Raises BadInput if the
         cluster has no such job.
         """
+        self._require_own()
         return read_job(self.cluster, self.name, self.namespace)
 
     @translate_errors()
@@ -76,6 +80,7 @@ class Run(SavedResults):
         """Returns once the training has succeeded. Raises JobFailed, or TimedOut after `timeout`
         seconds, which ends no job.
         """
+        self._require_own()
         # A mistyped name is refused at once, and so is a job that has no end to wait for.
         if read_job(self.cluster, self.name, self.namespace).cancelled:
             raise Failed(f"job {self.name} was cancelled: `paddle-aws resume` continues it")
@@ -95,8 +100,9 @@ class Run(SavedResults):
         """
         return measure(self.cluster, self.name, self.namespace, self.volume())
 
-    def logs(self, selection: PodSelection, tail: int | None = None) -> Iterator[Line]:
+    def logs(self, selection: PodSelection = TRAINING, tail: int | None = None) -> Iterator[Line]:
         """Yields what the existing pods have written."""
+        self._require_own()
         return log_stream.read_written(self.cluster, self.name, self.namespace, selection, tail)
 
     def follow(
@@ -112,11 +118,29 @@ class Run(SavedResults):
         """
         return removal.end_running(self.cluster, self.name, self.namespace)
 
-    def volume(self) -> AbstractContextManager[VolumeAccess]:
+    @contextmanager
+    def volume(self) -> Iterator[VolumeAccess]:
         """Returns the job's folder on the volume, as a context manager."""
-        return mount_volume(
+        self._require_own()
+        with mount_volume(
             self.cluster, self.name, self.namespace, write=False, described_by=self.file
-        )
+        ) as volume:
+            yield volume
+            self._require_own()  # It may have been replaced meanwhile.
+
+    def _require_own(self) -> None:
+        """Raises Failed if the newest training of this name is not the one that was submitted
+        here.
+        """
+        if not self.training:
+            return
+        jobs = runs(self.cluster, self.namespace, selector(self.name))
+        last = newest(jobs, "trainer") or newest(jobs, "")
+        if last is not None and last["metadata"]["name"] != self.training:
+            raise Failed(
+                f"job {self.name} was submitted again as {last['metadata']['name']}, which has "
+                f"replaced {self.training}: paddle_aws.find({self.name!r}) answers for that"
+            )
 
 
 @translate_errors()
@@ -155,6 +179,7 @@ def submit_loaded(
     upload_program(cluster, submission)
     split_data(submission, run.follower)
     start_training(cluster, submission)
+    run.training = submission.training["metadata"]["name"]
     return run
 
 

@@ -68,6 +68,10 @@ class PodSelection:
         return pod.part == self.of and (self.ranks is None or pod.rank in self.ranks)
 
 
+TRAINING = PodSelection()
+"""All pods of the training."""
+
+
 def parse_ranks(text: str) -> frozenset[int] | None:
     """Parses `all` (as None), or numbers and ranges: 0, 0-3, 0,2. Raises BadInput."""
     if text == "all":
