@@ -5,11 +5,11 @@ from pathlib import Path
 
 from aws_cdk import App
 
-from paddle_aws.settings.errors import SettingError
 from paddle_aws.stacks.cdk_command import missing_credentials
 from paddle_aws.stacks.cluster_spec import load_cluster
 from paddle_aws.stacks.part import removal_summary
 from paddle_aws.stacks.platform import TrainingPlatform
+from paddle_settings.errors import SettingError
 
 HERE = Path(__file__).parent
 

@@ -45,7 +45,7 @@ def manifests(trainers: int, folder: Path) -> dict[str, Any]:
     from k8s_charts import documents
     from k8s_charts.deployed import PLACEHOLDER, ClusterOutputs
     from k8s_charts.spec import TrainingJob
-    from paddle_aws.settings import file as settings_file
+    from paddle_settings import file as settings_file
 
     settings = {**settings_file.mapping(PROJECT / "job.yaml"), "trainers": trainers}
     written = documents.write(

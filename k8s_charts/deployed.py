@@ -15,9 +15,9 @@ from pydantic.alias_generators import to_pascal
 from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.groups import Volume
 from k8s_charts.spec.value_types import ImageName
-from paddle_aws.settings import file as settings_file
-from paddle_aws.settings import model
-from paddle_aws.settings.errors import SettingError
+from paddle_settings import file as settings_file
+from paddle_settings import model
+from paddle_settings.errors import SettingError
 
 PLACEHOLDER = "placeholder.invalid/paddle-trainer@sha256:" + "0" * 64
 

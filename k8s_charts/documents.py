@@ -19,7 +19,7 @@ from k8s_charts.kinds.namespace import NamespaceChart
 from k8s_charts.kinds.volume import VolumeChart
 from k8s_charts.pods.pod import Customize
 from k8s_charts.spec import TrainingJob
-from paddle_aws.settings.errors import SettingError
+from paddle_settings.errors import SettingError
 
 CONTROLLERS = {"job": training_job.CONTROLLER, "paddlejob": paddle_job.CONTROLLER}
 

@@ -13,7 +13,7 @@ from paddle_node.contract import PROJECT, Label
 from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.job_settings import HASH_LENGTH
-from paddle_aws.settings.shared_names import DATA_ACCOUNT as DATA_ACCOUNT
+from paddle_settings.shared_names import DATA_ACCOUNT as DATA_ACCOUNT
 
 Role = Literal["trainer", "data", "environment", "worker", "ps"]
 """trainer, data and environment are pods of our Jobs; worker and ps are a PaddleJob's."""

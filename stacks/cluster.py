@@ -13,11 +13,11 @@ from constructs_lib.eks.cluster import TrainingCluster
 from constructs_lib.eks.cluster_access import AccessLevel, ClusterAccess, EndpointName
 from constructs_lib.network.endpoint_tunnel import TAG, EndpointTunnel
 from constructs_lib.statements import statements
-from paddle_aws.settings.shared_names import DATA_ACCOUNT
 from paddle_aws.stacks.access import RIGHTS, grant_work
 from paddle_aws.stacks.cluster_spec import KUBERNETES_VERSIONS
 from paddle_aws.stacks.control_plane_settings import minor
 from paddle_aws.stacks.part import Platform, PlatformStack
+from paddle_settings.shared_names import DATA_ACCOUNT
 
 
 class ClusterStack(PlatformStack):

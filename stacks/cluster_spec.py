@@ -22,10 +22,6 @@ from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
 from constructs_lib.ec2.node_rules import XEN_TYPE
 from constructs_lib.rules import EMAIL, EMAIL_LENGTH, EMAILS, USD, LogDays
-from paddle_aws.settings import layers
-from paddle_aws.settings.errors import SettingError
-from paddle_aws.settings.model import Fault, Refused, Settings, check, has_setting, parse
-from paddle_aws.settings.shared_names import IMAGE, NAMESPACE
 from paddle_aws.stacks.control_plane_settings import (
     ADDONS,
     DAEMON_ADDONS,
@@ -37,6 +33,10 @@ from paddle_aws.stacks.control_plane_settings import (
 from paddle_aws.stacks.network_settings import Network, Zone, ip_network, require_unique
 from paddle_aws.stacks.node_settings import NodeGroup, most_vcpus
 from paddle_aws.stacks.storage_settings import Bucket, FileSystem, Images, Key
+from paddle_settings import layers
+from paddle_settings.errors import SettingError
+from paddle_settings.model import Fault, Refused, Settings, check, has_setting, parse
+from paddle_settings.shared_names import IMAGE, NAMESPACE
 
 # Tools import this module only, none of those below it.
 __all__ = [

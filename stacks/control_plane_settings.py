@@ -12,7 +12,6 @@ from pydantic import Field
 from constructs_lib.addresses import SHARED
 from constructs_lib.ec2.node_rules import PORTS, STATE_GIB, control_plane_type, wrong_ports
 from constructs_lib.rules import KUBERNETES_VERSION, LogDays
-from paddle_aws.settings.model import Fault, Refused, Settings
 from paddle_aws.stacks.network_settings import (
     SshRanges,
     private_range,
@@ -22,6 +21,7 @@ from paddle_aws.stacks.network_settings import (
 )
 from paddle_aws.stacks.project import project_folder
 from paddle_aws.stacks.rule_settings import apply_rule
+from paddle_settings.model import Fault, Refused, Settings
 
 
 class Distribution(Settings):

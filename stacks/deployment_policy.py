@@ -22,9 +22,9 @@ from typing import Annotated, Any
 import typer
 
 from constructs_lib.statements import fill
-from paddle_aws.settings.errors import SettingError
 from paddle_aws.stacks.cluster_spec import PARTS, POLICY_PATH, ClusterSpec, load_cluster
 from paddle_aws.stacks.project import project_folder
+from paddle_settings.errors import SettingError
 
 LIMIT = 6144
 """IAM's limit for a managed policy, in characters without white space."""

@@ -13,7 +13,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from paddle_aws.settings.model import SettingError, Settings, read
+from paddle_settings.model import SettingError, Settings, read
 
 COMMAND = "paddle-aws lock distribution"
 

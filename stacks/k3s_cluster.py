@@ -11,7 +11,6 @@ from aws_cdk import aws_route53 as route53
 from constructs_lib.k3s.cluster import API_PORT, SelfManagedCluster, SnapshotPlace
 from constructs_lib.k3s.node_group import K3sNodeGroup, TokenNodeRole
 from constructs_lib.k3s.release import MachineFile, Release
-from paddle_aws.settings.errors import SettingError
 from paddle_aws.stacks.access import grant_work
 from paddle_aws.stacks.cluster import make_public_name, make_tunnel
 from paddle_aws.stacks.cluster_spec import ClusterSpec
@@ -19,6 +18,7 @@ from paddle_aws.stacks.distribution_lock import DistributionLock
 from paddle_aws.stacks.node_settings import NodeGroup
 from paddle_aws.stacks.nodes import output_mounts, props_of
 from paddle_aws.stacks.part import Platform, PlatformStack, warn_of_types
+from paddle_settings.errors import SettingError
 
 
 def release(spec: ClusterSpec) -> Release:

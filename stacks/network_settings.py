@@ -9,8 +9,8 @@ from pydantic import AfterValidator, Field, field_validator
 from constructs_lib import addresses
 from constructs_lib.addresses import SHARED, refuse_public_range
 from constructs_lib.rules import LogDays, duplicates, nat_count
-from paddle_aws.settings.model import Fault, Refused, Settings
 from paddle_aws.stacks.rule_settings import apply_rule, translate_violation
+from paddle_settings.model import Fault, Refused, Settings
 
 
 def ip_network(value: str) -> ipaddress.IPv4Network:

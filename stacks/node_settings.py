@@ -23,9 +23,9 @@ from constructs_lib.ec2.node_rules import (
     wrong_types,
 )
 from constructs_lib.ec2.node_shape import INSTANCE_TYPES, NodeShape
-from paddle_aws.settings.model import Fault, Refused, Settings, check
 from paddle_aws.stacks.network_settings import SshRanges, ZoneNames, require_unique
 from paddle_aws.stacks.rule_settings import apply_rule, translate_violation
+from paddle_settings.model import Fault, Refused, Settings, check
 
 _SIZE = re.compile(r"[^.]+\.(?:(nano|micro|small|medium|large)|(?:metal-)?(\d*)xl(?:arge)?)")
 

@@ -30,8 +30,8 @@ from constructs import Construct, IConstruct
 from constructs_lib.ec2.node_rules import unknown_families
 from constructs_lib.people.team import Team
 from constructs_lib.storage.shared_file_system import ISharedFileSystem
-from paddle_aws.settings.errors import SettingError
 from paddle_aws.stacks.cluster_spec import PLATFORM_OUTPUT, ClusterSpec
+from paddle_settings.errors import SettingError
 
 _deployed: MutableMapping[IConstruct, dict[tuple[str, str, str], str]] = WeakKeyDictionary()
 """For each app: the path of each part, by account, region and stack name."""

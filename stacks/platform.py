@@ -18,7 +18,6 @@ from constructs import Construct
 from constructs_lib.people.team import Team
 from constructs_lib.storage.shared_file_system import ISharedFileSystem
 from constructs_lib.storage.stack_protection import StackProtection
-from paddle_aws.settings.errors import SettingError
 from paddle_aws.stacks.access import AccessStack, access_outputs
 from paddle_aws.stacks.cluster import ClusterStack
 from paddle_aws.stacks.cluster_spec import ClusterSpec
@@ -33,6 +32,7 @@ from paddle_aws.stacks.part import (
     StoragePart,
 )
 from paddle_aws.stacks.storage import StorageStack, storage_outputs
+from paddle_settings.errors import SettingError
 
 ADDON_LOCK = "add-ons.json"
 """File that `paddle-aws lock add-ons` writes: the versions that it read from AWS, for stacks that

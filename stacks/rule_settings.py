@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import AfterValidator
 
 from constructs_lib.rules import Violation
-from paddle_aws.settings.model import Refused
+from paddle_settings.model import Refused
 
 
 def apply_rule(rule: Callable[[Any], Iterator[Violation]]) -> AfterValidator:

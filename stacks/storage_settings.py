@@ -10,9 +10,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from constructs_lib.rules import DAYS, IMAGES, LUSTRE_FOLDER, POSIX_ID, lustre_capacity
-from paddle_aws.settings.model import Fault, Refused, Settings, check
 from paddle_aws.stacks.network_settings import refuse_beside_existing
 from paddle_aws.stacks.rule_settings import apply_rule
+from paddle_settings.model import Fault, Refused, Settings, check
 
 _KEY_ARN = r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/(mrk-)?[0-9a-f-]+$"
 _KEY_EXAMPLE = "arn:aws:kms:us-west-2:123456789012:key/01234567-89ab-cdef-0123-456789abcdef"

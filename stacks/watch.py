@@ -3,8 +3,8 @@
 from constructs_lib.storage.file_system import MountableFileSystem
 from constructs_lib.storage.lustre import LustreFileSystem
 from constructs_lib.watch.dashboard import ClusterDashboard, MonthlyBudget
-from paddle_aws.settings.errors import SettingError
 from paddle_aws.stacks.part import Platform, PlatformStack
+from paddle_settings.errors import SettingError
 
 
 class WatchStack(PlatformStack):

@@ -15,8 +15,8 @@ from k8s_charts import names, yaml_documents
 from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.pods import job_folder, scheduling
 from k8s_charts.spec import TrainingJob, pod_security
-from paddle_aws.settings.errors import SettingError
-from paddle_aws.settings.model import Settings
+from paddle_settings.errors import SettingError
+from paddle_settings.model import Settings
 
 Object = dict[str, Any]
 Customize = Callable[[Object, names.Role], None]

@@ -11,8 +11,8 @@ from paddle_node.contract import Variable
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from k8s_charts.spec.value_types import ServiceName, Text, bounded_field
-from paddle_aws.settings.addresses import hide_secrets
-from paddle_aws.settings.model import Fault, Settings
+from paddle_settings.addresses import hide_secrets
+from paddle_settings.model import Fault, Settings
 
 
 def _is_web_address(address: str) -> bool:

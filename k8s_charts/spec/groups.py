@@ -29,7 +29,7 @@ from k8s_charts.spec.value_types import (
     amount,
     bounded_field,
 )
-from paddle_aws.settings.model import Fault, Refused, Settings
+from paddle_settings.model import Fault, Refused, Settings
 
 
 class Resources(Settings):

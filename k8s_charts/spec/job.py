@@ -18,10 +18,10 @@ from k8s_charts.spec.job_settings import TRAIN_PY, JobSettings
 from k8s_charts.spec.program import Program
 from k8s_charts.spec.recipe import AppliedRecipe
 from k8s_charts.spec.value_types import amount
-from paddle_aws.settings import file as settings_file
-from paddle_aws.settings import model
-from paddle_aws.settings.errors import SettingError
-from paddle_aws.settings.model import Fault
+from paddle_settings import file as settings_file
+from paddle_settings import model
+from paddle_settings.errors import SettingError
+from paddle_settings.model import Fault
 
 
 class TrainingJob(JobSettings):

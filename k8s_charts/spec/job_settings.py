@@ -26,8 +26,8 @@ from k8s_charts.spec.value_types import (
     VariableName,
     bounded_field,
 )
-from paddle_aws.settings.model import Settings
-from paddle_aws.settings.shared_names import NAMESPACE
+from paddle_settings.model import Settings
+from paddle_settings.shared_names import NAMESPACE
 
 HASH_LENGTH = 8
 """Characters of the hash that a Job's name ends with."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from k8s_charts.spec.job_settings import SHARED_NAMESPACES, JobSettings
-from paddle_aws.settings.model import Settings
+from paddle_settings.model import Settings
 
 LONGEST_ENDING = "-worker-9999"
 """The longest ending of a pod's name: the kind's definition cannot know the number of pods, and

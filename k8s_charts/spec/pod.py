@@ -7,7 +7,7 @@ from paddle_node.contract import Label
 from pydantic import Field, JsonValue
 
 from k8s_charts.spec.value_types import LabelKey, Labels, ObjectName, Several, Text
-from paddle_aws.settings.model import Fault, Refused, Settings, check
+from paddle_settings.model import Fault, Refused, Settings, check
 
 Object = dict[str, JsonValue]
 

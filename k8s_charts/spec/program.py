@@ -18,8 +18,8 @@ from pydantic import (
 
 from k8s_charts.spec.program_archive import ProgramArchive, read_requirements
 from k8s_charts.spec.value_types import ObjectName, Several, Text
-from paddle_aws.settings.errors import SettingError
-from paddle_aws.settings.model import Refused, Settings
+from paddle_settings.errors import SettingError
+from paddle_settings.model import Refused, Settings
 
 _PATH = re.compile(r"(\.{1,2}|~|)/|\.{1,2}$")
 """How the path of a user's own folder begins; the name of an image's folder has no slash."""

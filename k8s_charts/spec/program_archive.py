@@ -21,9 +21,9 @@ from typing import Any, Self
 
 from paddle_node import contract
 
-from paddle_aws.settings.addresses import hide_secrets
-from paddle_aws.settings.errors import SettingError
-from paddle_aws.settings.file import cache_path
+from paddle_settings.addresses import hide_secrets
+from paddle_settings.errors import SettingError
+from paddle_settings.file import cache_path
 
 LEFT_BEHIND = {".git", ".rehearsal", ".storm", "__pycache__"}
 """Names that are not part of a program: history, a rehearsal or a storm of it, compiled code."""

@@ -17,9 +17,9 @@ from paddle_node import command_line
 from pydantic import Field
 
 from k8s_charts.spec.value_types import Several, Text, VariableName
-from paddle_aws.settings import model
-from paddle_aws.settings.errors import SettingError
-from paddle_aws.settings.model import Fault, Settings
+from paddle_settings import model
+from paddle_settings.errors import SettingError
+from paddle_settings.model import Fault, Settings
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 NONE = "none"

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 from paddle_node import contract
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
-from paddle_aws.settings import shared_names
+from paddle_settings import shared_names
 
 LABEL_LENGTH = 63
 """Characters of a DNS label, a label's value, and a pod's host name."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
 
-from paddle_aws.settings.errors import SettingError
+from paddle_settings.errors import SettingError
 
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 """Disk errors that no other path would avoid."""

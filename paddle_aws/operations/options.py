@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from paddle_aws.settings.shared_names import NAMESPACE
+from paddle_settings.shared_names import NAMESPACE
 
 Config = Annotated[Path, typer.Argument(metavar="CLUSTER", help="The cluster's settings.")]
 CLUSTER = Path("cluster.yaml")

@@ -24,8 +24,8 @@ from paddle_aws.rehearsal.folder import RehearsalFolder
 from paddle_aws.rehearsal.inventory import Resource, retention_test
 from paddle_aws.rehearsal.pods.pod import Identity
 from paddle_aws.rehearsal.screen import Screen
-from paddle_aws.settings.shared_names import DATA_ACCOUNT
 from paddle_aws.stacks.cluster_spec import load_cluster
+from paddle_settings.shared_names import DATA_ACCOUNT
 
 
 class DeployedAccount(Account):

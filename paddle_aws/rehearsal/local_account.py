@@ -16,7 +16,7 @@ from paddle_aws.rehearsal.folder import RehearsalFolder
 from paddle_aws.rehearsal.inventory import Resource
 from paddle_aws.rehearsal.local_bucket import LocalBucket
 from paddle_aws.rehearsal.screen import Screen
-from paddle_aws.settings.errors import SettingError
+from paddle_settings.errors import SettingError
 
 
 class LocalAccount(Account):

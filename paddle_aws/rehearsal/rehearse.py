@@ -43,7 +43,7 @@ from paddle_aws.rehearsal.pods.pod import Host
 from paddle_aws.rehearsal.screen import PodScreen, Screen, TrainingScreen
 from paddle_aws.rehearsal.summary import Results, shorten_path
 from paddle_aws.rehearsal.training import Run, Training
-from paddle_aws.settings.addresses import hide_secrets
+from paddle_settings.addresses import hide_secrets
 
 
 class Supervisor(Watcher):

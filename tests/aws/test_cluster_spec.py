@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from paddle_aws.settings.errors import SettingError
 from paddle_aws.stacks.cluster_spec import ClusterSpec
+from paddle_settings.errors import SettingError
 
 from .built import PROJECT
 

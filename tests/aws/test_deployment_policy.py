@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 import yaml
 
-from paddle_aws.settings.errors import SettingError
 from paddle_aws.stacks.cluster_spec import ClusterSpec
 from paddle_aws.stacks.deployment_policy import LIMIT, WRITTEN, documents, main, size, statements
+from paddle_settings.errors import SettingError
 
 from .built import PROJECT, Built, listed
 from .conftest import CFNLINT, FILES

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from paddle_aws.settings.errors import SettingError
 from paddle_aws.stacks.cluster_spec import ClusterSpec
+from paddle_settings.errors import SettingError
 
 ORG = """
 retain: true

@@ -16,11 +16,11 @@ from aws_cdk.assertions import Template
 
 from constructs_lib.eks.cluster import TrainingCluster
 from constructs_lib.storage.file_system import MountableFileSystem, SharedFileSystem
-from paddle_aws.settings.errors import SettingError
 from paddle_aws.stacks.build import build
 from paddle_aws.stacks.cluster_spec import ClusterSpec
 from paddle_aws.stacks.platform import TrainingPlatform
 from paddle_aws.stacks.storage import StorageStack
+from paddle_settings.errors import SettingError
 
 from .built import CONTEXT
 

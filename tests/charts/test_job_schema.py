@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from k8s_charts.spec import TrainingJob
-from paddle_aws.settings.model import Settings
 from paddle_aws.stacks.cluster_spec import ClusterSpec
+from paddle_settings.model import Settings
 
 PROJECT = Path(__file__).parents[2]
 HEAD = """# Settings of cluster.yaml

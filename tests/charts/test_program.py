@@ -20,7 +20,7 @@ from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import documents
 from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.program_archive import ProgramArchive
-from paddle_aws.settings.errors import SettingError
+from paddle_settings.errors import SettingError
 
 
 def git(folder: Path, *arguments: str) -> str:

@@ -8,7 +8,7 @@ import yaml
 from k8s_charts.kinds import training_job
 from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.recipe import Line, Options, load_shipped
-from paddle_aws.settings.errors import SettingError
+from paddle_settings.errors import SettingError
 
 COMMAND = "paddleformers-cli train x.yaml a=b"
 MINE = {

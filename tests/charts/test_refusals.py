@@ -12,7 +12,7 @@ import yaml
 from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import documents
 from k8s_charts.spec import TrainingJob
-from paddle_aws.settings.errors import SettingError
+from paddle_settings.errors import SettingError
 
 
 def table(name: str) -> list[Any]:

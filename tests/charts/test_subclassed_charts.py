@@ -18,7 +18,7 @@ from k8s_charts.kinds.data_job import DataChart
 from k8s_charts.kinds.training_job import TrainingChart
 from k8s_charts.kinds.volume import VolumeChart
 from k8s_charts.spec import TrainingJob
-from paddle_aws.settings.errors import SettingError
+from paddle_settings.errors import SettingError
 
 Document = dict[str, Any]
 Jobs = Callable[..., TrainingJob]

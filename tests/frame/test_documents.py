@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from k8s_charts.spec import TrainingJob
-from paddle_aws.settings import model
 from paddle_aws.stacks.cluster_spec import ClusterSpec
+from paddle_settings import model
 
 DOCS = Path(__file__).parents[2] / "docs"
 DOCUMENTS: list[dict[str, list[str]]] = yaml.safe_load(

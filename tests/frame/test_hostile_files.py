@@ -17,8 +17,8 @@ from k8s_charts.deployed import ClusterOutputs, choose_image
 from k8s_charts.spec import TrainingJob
 from paddle_aws.operations.cluster.kubeconfig_file import Entry, merge
 from paddle_aws.operations.errors import BadInput
-from paddle_aws.settings.errors import SettingError
 from paddle_aws.stacks.cluster_spec import ClusterSpec
+from paddle_settings.errors import SettingError
 
 ROOT = Path(__file__).parents[2]
 ROWS = list(pairwise("abcdefghijklmnopqrstuvwxyz"))

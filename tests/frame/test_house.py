@@ -78,6 +78,7 @@ def test_no_circle_of_files() -> None:
             (ROOT, "constructs_lib"),
             (ROOT, "k8s_charts"),
             (ROOT, "paddle_aws"),
+            (ROOT, "paddle_settings"),
             (ROOT, "paddle_aws/stacks"),
             (ROOT / "trainer_image", "paddle_node"),
         )

@@ -15,8 +15,8 @@ from paddle_aws.operations.errors import BadInput
 from paddle_aws.operations.jobs.job_source import JobSource
 from paddle_aws.rehearsal.deployed_account import DeployedAccount
 from paddle_aws.rehearsal.rehearse import Rehearsal
-from paddle_aws.settings.addresses import hide_secrets
-from paddle_aws.settings.errors import SettingError
+from paddle_settings.addresses import hide_secrets
+from paddle_settings.errors import SettingError
 
 TABLE = yaml.safe_load(Path(__file__).with_name("secrets.yaml").read_text())
 

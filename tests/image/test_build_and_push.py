@@ -23,7 +23,7 @@ from k8s_charts import deployed as chosen
 from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.spec import TrainingJob
 from paddle_aws.operations.images import image
-from paddle_aws.settings.errors import SettingError
+from paddle_settings.errors import SettingError
 
 PROJECT = Path(__file__).parents[2]
 JOB = Path(__file__).with_name("job.yaml").read_text()

@@ -16,7 +16,7 @@ import pytest
 from k8s_charts.spec import TrainingJob
 from paddle_aws.operations.errors import BadInput
 from paddle_aws.operations.images import interpreter
-from paddle_aws.settings.file import cache_path
+from paddle_settings.file import cache_path
 
 pytestmark = pytest.mark.slow
 

@@ -68,7 +68,7 @@ def test_commands_take_an_organizations_own_settings(
     run: Run, aws_api: Any, cdk: Path, folder: Path
 ) -> None:
     (folder / "org_settings.py").write_text(
-        "from paddle_aws.settings.model import Refused\n"
+        "from paddle_settings.model import Refused\n"
         "from paddle_aws.stacks.cluster_spec import ClusterSpec\n"
         "class OrgSpec(ClusterSpec):\n"
         "    cost_center: str\n"

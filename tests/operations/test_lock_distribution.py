@@ -17,8 +17,8 @@ import yaml
 from commands import Run
 from http_server import FileServer
 
-from paddle_aws.settings.errors import SettingError
 from paddle_aws.stacks.distribution_lock import FILES, DistributionLock
+from paddle_settings.errors import SettingError
 
 VERSION = "v1.36.2+k3s1"
 CONTENT = {"k3s": b"a binary" * 4000, "k3s-airgap-images-amd64.tar.zst": b"images" * 9000}

@@ -12,8 +12,8 @@ from commands import Run
 import paddle_aws
 from paddle_aws.operations.jobs import rehearsal_run
 from paddle_aws.operations.jobs.job_source import JobSource
-from paddle_aws.settings import overrides
-from paddle_aws.settings.errors import SettingError
+from paddle_settings import overrides
+from paddle_settings.errors import SettingError
 
 CASES = yaml.safe_load(Path(__file__).with_name("overrides.yaml").read_text())
 

@@ -17,9 +17,9 @@ from aws_api import AwsApi, Parameters
 from commands import Run
 
 from paddle_aws.rehearsal.cloud import Cloud, CloudError
-from paddle_aws.settings.errors import SettingError
 from paddle_aws.stacks.cluster_spec import ADDONS, KUBERNETES_VERSIONS, NODE_IMAGES
 from paddle_aws.stacks.platform import locked_versions
+from paddle_settings.errors import SettingError
 
 PROJECT = Path(__file__).parents[2]
 VERSIONS = ("version", "add-on versions", "node images")

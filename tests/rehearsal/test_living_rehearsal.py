@@ -22,7 +22,7 @@ import yaml
 from paddle_node.volume.job_folder import JobFolder
 
 import paddle_aws
-from paddle_aws.settings.file import cache_path
+from paddle_settings.file import cache_path
 from tests.image.test_program_packages import wheel
 
 pytestmark = pytest.mark.slow

@@ -31,7 +31,7 @@ from test_lock_distribution import Publisher
 from paddle_aws.rehearsal.cloud import Cloud
 from paddle_aws.rehearsal.deployed_account import pod_identity
 from paddle_aws.rehearsal.folder import RehearsalFolder
-from paddle_aws.settings.file import cache_path
+from paddle_settings.file import cache_path
 
 pytestmark = pytest.mark.slow
 

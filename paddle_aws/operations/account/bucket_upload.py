@@ -14,7 +14,7 @@ from paddle_node.volume.passes import checksum
 
 from paddle_aws.operations.errors import BadInput, Failed
 from paddle_aws.operations.screen import console, say
-from paddle_aws.settings.addresses import hide_secrets
+from paddle_settings.addresses import hide_secrets
 
 CHECKSUM = "paddle-aws-checksum"
 """The metadata key for the checksum of an object's content: an ETag is one for small unencrypted

@@ -17,7 +17,7 @@ import requests
 from urllib3.exceptions import HTTPError
 
 from paddle_aws.operations.errors import BadInput, Failed, Unreachable
-from paddle_aws.settings.addresses import hide_secrets
+from paddle_settings.addresses import hide_secrets
 
 ATTEMPTS = 5
 PAUSE = 1.0

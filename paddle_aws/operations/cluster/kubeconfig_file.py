@@ -13,7 +13,7 @@ import yaml
 
 from paddle_aws.operations.cluster.cluster_api import CONTEXT_MARK
 from paddle_aws.operations.errors import BadInput
-from paddle_aws.settings import file as settings_file
+from paddle_settings import file as settings_file
 
 
 @dataclass(frozen=True)

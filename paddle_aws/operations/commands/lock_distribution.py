@@ -17,9 +17,9 @@ from paddle_aws.operations.account.locks.lock_file import write
 from paddle_aws.operations.errors import BadInput, Failed, cli_errors
 from paddle_aws.operations.options import CLUSTER, Config
 from paddle_aws.operations.screen import say
-from paddle_aws.settings.addresses import hide_secrets
 from paddle_aws.stacks.cluster_spec import ClusterSpec, load_cluster
 from paddle_aws.stacks.distribution_lock import FILES, VERSION, DistributionLock
+from paddle_settings.addresses import hide_secrets
 
 CHANNELS = "https://update.k3s.io/v1-release/channels"
 RELEASES = "https://github.com/k3s-io/k3s/releases/download"

@@ -28,7 +28,7 @@ from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.program import PackageIndex
 from k8s_charts.spec.program_archive import LOCKS
 from paddle_aws.operations.errors import BadInput, Failed
-from paddle_aws.settings.file import cache_path
+from paddle_settings.file import cache_path
 
 PROJECT = Path(__file__).parents[3]
 _AGENT = "requirements-agent.lock"

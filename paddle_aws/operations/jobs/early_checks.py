@@ -17,8 +17,8 @@ from k8s_charts.deployed import ClusterOutputs, check_namespace
 from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.value_types import amount
 from paddle_aws.operations.errors import BadInput
-from paddle_aws.settings.addresses import hide_secrets
 from paddle_aws.stacks.cluster_spec import ClusterSpec, load_cluster, most_vcpus
+from paddle_settings.addresses import hide_secrets
 
 _SECRET = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(?:_|$)", re.I)
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from k8s_charts.spec import TrainingJob
-from paddle_aws.settings import file as settings_file
-from paddle_aws.settings import overrides
+from paddle_settings import file as settings_file
+from paddle_settings import overrides
 
 NO_FILE = "-"
 """Stands for the job file in a command line whose overrides are all settings."""

@@ -9,7 +9,7 @@ from urllib.parse import urljoin
 import yaml
 
 from paddle_aws.operations.errors import Failed
-from paddle_aws.settings.addresses import hide_secrets
+from paddle_settings.addresses import hide_secrets
 
 CHART = "aws-efs-csi-driver"
 # Where the chart's values name the images of the driver's node part (JMESPath).

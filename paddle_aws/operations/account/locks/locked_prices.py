@@ -6,8 +6,8 @@ from typing import Any
 
 from paddle_aws.operations.errors import BadInput, OperationError
 from paddle_aws.operations.options import CLUSTER
-from paddle_aws.settings.errors import SettingError
 from paddle_aws.stacks.cluster_spec import load_cluster
+from paddle_settings.errors import SettingError
 
 PRICES = Path("locks/prices.json")
 

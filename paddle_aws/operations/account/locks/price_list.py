@@ -20,8 +20,8 @@ import yaml
 from paddle_aws.operations.account.aws import client, list_all
 from paddle_aws.operations.errors import BadInput, Failed, Unreachable, translate_errors
 from paddle_aws.operations.screen import say
-from paddle_aws.settings.addresses import hide_secrets
 from paddle_aws.stacks.cluster_spec import ClusterSpec
+from paddle_settings.addresses import hide_secrets
 
 ABOVE_THE_TABLE = 5
 """Lines of a file above its table, which describe the file."""

@@ -14,7 +14,7 @@ from paddle_aws.operations.jobs.volume.outputs import OUTPUT, list_outputs, prog
 from paddle_aws.operations.jobs.volume.saved_passes import saved_passes
 from paddle_aws.operations.jobs.volume.transfer import download
 from paddle_aws.operations.screen import clean, say
-from paddle_aws.settings.file import cache_path
+from paddle_settings.file import cache_path
 
 MOST_NAMED = 4
 """Files and folders that one sentence names."""

@@ -11,9 +11,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from paddle_aws.settings import file as settings_file
-from paddle_aws.settings.errors import SettingError
-from paddle_aws.settings.model import format_value
+from paddle_settings import file as settings_file
+from paddle_settings.errors import SettingError
+from paddle_settings.model import format_value
 
 MOST_FILES = 8
 """The longest chain of files."""
@@ -46,7 +46,7 @@ def load(path: Path) -> Layers:
     ...     _ = Path(folder, "team.yaml").write_text("{extends: org.yaml, retain: false}")
     ...     load(Path(folder, "team.yaml"))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    paddle_aws.settings.errors.SettingError: team.yaml: retain is false: org.yaml has locked ...
+    paddle_settings.errors.SettingError: team.yaml: retain is false: org.yaml has locked ...
     """
     files = list(_chain(path))
     merged: dict[str, Any] = {}

@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
-from paddle_aws.settings import file as settings_file
-from paddle_aws.settings.errors import SettingError
+from paddle_settings import file as settings_file
+from paddle_settings.errors import SettingError
 
 WORDS = ("command", "resume")
 """Settings that are a line or a list of words: an appended text follows after a blank, or as more

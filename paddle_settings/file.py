@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from paddle_aws.settings.errors import SettingError as SettingError
+from paddle_settings.errors import SettingError as SettingError
 
 MOST_BYTES = 1 << 20
 MOST_VALUES = 100_000

@@ -16,10 +16,10 @@ setting, and those of a group in which a setting without a default is wrong. Imp
     3
     >>> parse(Pool, {"least": 4})
     Traceback (most recent call last):
-    paddle_aws.settings.errors.SettingError: least is 4: allowed is up to most, 3
+    paddle_settings.errors.SettingError: least is 4: allowed is up to most, 3
     >>> parse(Pool, {"lest": 2, "most": "3"})
     Traceback (most recent call last):
-    paddle_aws.settings.errors.SettingError: lest is not a setting: did you mean least?
+    paddle_settings.errors.SettingError: lest is not a setting: did you mean least?
     most must be a whole number (found "3"): leave the quotes out
 """
 
@@ -42,10 +42,10 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, ErrorDetails
 
-from paddle_aws.settings import file as settings_file
-from paddle_aws.settings.addresses import hide_secrets
-from paddle_aws.settings.docstrings import descriptions
-from paddle_aws.settings.errors import SettingError as SettingError
+from paddle_settings import file as settings_file
+from paddle_settings.addresses import hide_secrets
+from paddle_settings.docstrings import descriptions
+from paddle_settings.errors import SettingError as SettingError
 
 Spec = TypeVar("Spec", bound="Settings")
 Location = tuple[int | str, ...]
