@@ -9,7 +9,11 @@ import re2
 
 _TOLD = re2.compile(r"paddle_node: step (\d+) (\{.*\})$")
 """A step of a program on our API (paddle_node.training.step_log)."""
-_NUMBER = re2.compile(r"(?:\"?([A-Za-z_]\w*)\"?\s*[:=]?\s*)?(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)\b")
+_BETWEEN = re.compile(r"[\s,;(){}\[\]|\"'*]+")
+_NAME = re.compile(r"[A-Za-z_][\w.@/-]*[:=]?")
+_NUMBER = re.compile(
+    r"(?:([A-Za-z_][\w.@/-]*)[:=])?([-+]?(?:\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|nan|inf))[.%:]?"
+)
 _LONGEST = 2000
 """Characters of a line that are read."""
 GLOG = re.compile(r"[IWEF]\d{4} ")
@@ -57,11 +61,22 @@ class LineReader:
 
 
 def read_numbers(line: str) -> dict[str, float]:
-    """Returns the numbers in a line by the words before them, or by their places."""
+    """Returns the numbers in a line by the words before them, or by their places. Digits inside a
+    path, a name, a date or a time are no number.
+    """
     values: dict[str, float] = {}
-    for place, match in enumerate(_NUMBER.finditer(line[:_LONGEST])):
-        name = match[1] or f"number {place + 1}"
-        values[name if name not in values else f"{name} {place + 1}"] = float(match[2])
+    name, place = "", 0
+    for token in filter(None, _BETWEEN.split(line[:_LONGEST])):
+        match = _NUMBER.fullmatch(token)
+        if match is None:
+            name = token if _NAME.fullmatch(token) else f"{name}:" if token in ":=" else ""
+            continue
+        if not (match[1] or match[2][-1].isdigit() or name[-1:] in (":", "=")):
+            continue  # "no nan": words of a sentence.
+        place += 1
+        key = match[1] or name.rstrip(":=") or f"number {place}"
+        values[key if key not in values else f"{key} {place}"] = float(match[2])
+        name = ""
     return values
 
 

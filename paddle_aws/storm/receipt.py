@@ -38,9 +38,16 @@ def conclusion(storm: Storm, seconds: float) -> str:
         inflicted.seconds is not None for run in storm.runs for inflicted in run.trace.inflicted
     )
     failed = storm.failed
+    verdict = (
+        f"{len(failed)} not as calm"
+        if failed
+        else "every run was as the calm ones"
+        if storm.calm.compares
+        else "every run ended well; results not compared: set metrics"
+    )
     words = (
         f"{count(len(storm.runs), 'run')}, {count(faults, 'fault')}, {seconds / 60:.1f} minutes: "
-        f"{'every run was as the calm ones' if not failed else f'{len(failed)} not as calm'}"
+        f"{verdict}"
     )
     replays = [f"replay: {storm.replay(run)}" for run in failed if run.schedule]
     return "\n".join([words, *dict.fromkeys(replays)])
@@ -75,6 +82,7 @@ def document(storm: Storm, seconds: float) -> dict[str, Any]:
         "calm": {
             "steps": len(calm.steps),
             "exactly_equal": calm.equal,
+            "compared": calm.compares,
             "spread": {
                 name: max(of for (_, other), of in calm.spreads.items() if other == name)
                 for _, name in calm.spreads

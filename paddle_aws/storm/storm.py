@@ -182,7 +182,7 @@ class Storm:
             named = bool(self.plan.schedule)
             run.verdict = judge(run.trace, calm, named=named)
             self.runs.append(run)
-            for line in _run_lines(run, named=named):
+            for line in _run_lines(run, calm, named=named):
                 self.say(line)
             if run.verdict.findings and self.plan.shrink and len(run.schedule) > 1:
                 self._shrink(rehearsals, run, calm)
@@ -400,12 +400,23 @@ def _describe_calm(calm: Calm) -> str:
             "         no line reports a step, so faults come only at starts and files: set "
             "metrics.step in the job file"
         )
+    if not calm.compares:
+        return (
+            "         calm runs have no metric and no file that can be compared: other runs are "
+            "judged by their end and steps alone; set metrics in the job file"
+        )
     if calm.equal:
         return "         calm runs are exactly equal, and so must every other be"
     return "         calm runs differ: other runs may lie a few times as far apart"
 
 
-def _run_lines(run: Run, *, named: bool) -> list[str]:
+def _judge_in_words(verdict: Verdict, calm: Calm) -> str:
+    if not verdict.passed:
+        return "NOT as calm"
+    return "as calm" if calm.compares else "ended well, not compared"
+
+
+def _run_lines(run: Run, calm: Calm, *, named: bool) -> list[str]:
     verdict = run.verdict
     assert verdict is not None
     met = sum(inflicted.seconds is not None for inflicted in run.trace.inflicted)
@@ -413,7 +424,7 @@ def _run_lines(run: Run, *, named: bool) -> list[str]:
         f"{run.name:8} {verdict.seconds:5.1f} s  {met} of "
         f"{count(len(run.schedule), 'fault')}, {count(verdict.attempts, 'attempt')}, "
         f"{count(verdict.repeated, 'step')} done again, longest silence "
-        f"{verdict.longest_silence:.0f} s: {'as calm' if verdict.passed else 'NOT as calm'}"
+        f"{verdict.longest_silence:.0f} s: {_judge_in_words(verdict, calm)}"
     )
     lines = [words]
     late = [str(fault.fault) for fault in run.trace.inflicted if fault.seconds is None]

@@ -22,6 +22,7 @@ from paddle_aws.rehearsal.pods.pod import Host, Pod, PodEnd
 from paddle_aws.rehearsal.rehearse import Supervisor, job_folder
 from paddle_aws.storm import connections
 from paddle_aws.storm.calls import Answer, Call, Listener, filter_program
+from paddle_aws.storm.contents import read_output
 from paddle_aws.storm.faults import COUNTED, FREEZES, SERVERS, VOLUME, Fault
 from paddle_aws.storm.lines import GLOG, LineReader, printable, read_numbers
 from paddle_aws.storm.processes import (
@@ -183,7 +184,7 @@ class StormSupervisor(Supervisor):
         lowest = min(self._results, default=None)
         if lowest is not None:
             self.trace.last = self._results[lowest]
-        self.trace.outputs = len(self._saved)
+        self.trace.files = read_output(self._folder, self.trace.attempts)
         self.trace.elsewhere = sorted(self._scratch)
 
     # What happens.

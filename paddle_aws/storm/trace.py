@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from paddle_aws.storm.contents import OutputFile
 from paddle_aws.storm.faults import Fault
 
 
@@ -63,8 +64,8 @@ class Trace:
     """Files that the program wrote outside the volume, which are lost with the pod."""
     servers: int = 0
     """Parameter servers that it began with."""
-    outputs: int = 0
-    """Files that it left below output/."""
+    files: Mapping[str, OutputFile] = field(default_factory=dict)
+    """What it left below output/, by path."""
 
     @property
     def attempts(self) -> int:

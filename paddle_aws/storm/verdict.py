@@ -7,24 +7,26 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from math import inf, isfinite, isnan
+from math import isfinite
 
+from paddle_aws.storm.contents import OutputFile, describe_difference
 from paddle_aws.storm.faults import Fault, Opportunities
+from paddle_aws.storm.ranges import describe, fits, range_of, same
 from paddle_aws.storm.trace import InflictedFault, Trace
 
 _AROUND = 8
 """Lines before and after a symptom that are shown."""
-_SPREADS = 4.0
-"""By how many times the calm runs' spread a value may lie outside that spread."""
-_SHARE = 0.1
-"""And by which share of the value, if calm runs differ, because two runs show little of a
-spread.
+_WIDEST = 0.25
+"""By which share of a value calm runs may differ in it, for it to be compared at all: a speed, or
+whatever else the machine decides, differs by more.
 """
 _QUALITY = re.compile(
     r"acc|loss|auc|f1|error|rmse|mse|mae|score|bleu|perplexity|metric|mean|norm|checksum|sum",
     re.IGNORECASE,
 )
-"""Names in a program's last line that describe the model; others may be a speed or a time."""
+"""Names of what describes the model: it is compared although calm runs differ in it, unless by more
+than `_WIDEST`. Any other value is compared where calm runs agree.
+"""
 _OF_RUN = re.compile(
     r"attempt|trainers?|pid|time|.*seconds|elapsed|port|date|eta|ips|speed|.*_cost|.*per_s(?:ec|econd)?",
     re.IGNORECASE,
@@ -101,7 +103,23 @@ class Calm:
                 for name, value in event.metrics.items():
                     if not _OF_RUN.fullmatch(name):
                         values.setdefault((event.rank, event.step or 0, name), []).append(value)
-        return {key: _range_of(numbers) for key, numbers in values.items()}
+        return {key: range_of(numbers) for key, numbers in values.items()}
+
+    @cached_property
+    def compared(self) -> set[tuple[int, str]]:
+        """The metrics, by rank, that another run must have as well."""
+        varying, wide = set(), set()
+        for (rank, _, name), (least, most) in self.values.items():
+            if not same(least, most):
+                varying.add((rank, name))
+                if not most - least <= _WIDEST * max(abs(least), abs(most)):
+                    wide.add((rank, name))
+        every = {(rank, name) for rank, _, name in self.values}
+        return {
+            key
+            for key in every
+            if key not in varying or (_QUALITY.search(key[1]) and key not in wide)
+        }
 
     @cached_property
     def spreads(self) -> dict[tuple[int, str], float]:
@@ -116,7 +134,7 @@ class Calm:
     def last(self) -> dict[str, tuple[float, float]]:
         """The range of each comparable number in the runs' last lines."""
         ranges = {
-            name: _range_of(values)
+            name: range_of(values)
             for name in (self.traces[0].last if self.traces else ())
             if len(values := [trace.last[name] for trace in self.traces if name in trace.last])
             == len(self.traces)
@@ -124,15 +142,38 @@ class Calm:
         return {
             name: (least, most)
             for name, (least, most) in ranges.items()
-            if not _OF_RUN.fullmatch(name) and (_same(least, most) or _QUALITY.search(name))
+            if not _OF_RUN.fullmatch(name)
+            and (
+                same(least, most)
+                or (_QUALITY.search(name) and most - least <= _WIDEST * max(abs(least), abs(most)))
+            )
         }
+
+    @cached_property
+    def files(self) -> dict[str, list[OutputFile]]:
+        """Each file that all runs left in output/, as each left it."""
+        names = set(self.traces[0].files).intersection(*(trace.files for trace in self.traces))
+        return {name: [trace.files[name] for trace in self.traces] for name in sorted(names)}
+
+    @property
+    def compares(self) -> bool:
+        """Whether there is any value by which another run can be told from these: a metric, a
+        number at the end, or the content of a file that is the same in all.
+        """
+        same = (len({file.digest for file in files}) == 1 for files in self.files.values())
+        return bool(self.compared or self.last or any(same))
 
     @property
     def equal(self) -> bool:
         """Whether the runs reported exactly the same steps and results."""
-        ranges = (*self.values.values(), *self.last.values())
+        metrics = (
+            between
+            for (rank, _, name), between in self.values.items()
+            if (rank, name) in self.compared
+        )
+        ranges = (*metrics, *self.last.values())
         return bool(self.ranks or self.last) and (
-            all(map(self.is_regular, self.ranks)) and all(_same(*between) for between in ranges)
+            all(map(self.is_regular, self.ranks)) and all(same(*between) for between in ranges)
         )
 
     @property
@@ -164,6 +205,7 @@ def judge(trace: Trace, calm: Calm, *, named: bool = False) -> Verdict:
         *_first_of_each(_judge_steps(trace, calm, rank) for rank in calm.ranks),
         *_judge_values(trace, calm),
         *_judge_files(trace, calm),
+        *_judge_output(trace, calm),
         *(_judge_faults(trace, calm) if named else ()),
     ]
     lost = sorted({step for rank in calm.ranks for step in _list_lost(trace, calm, rank)})
@@ -299,11 +341,13 @@ def _judge_values(trace: Trace, calm: Calm) -> list[Finding]:
     for event in trace.events:
         for name, value in event.metrics.items():
             between = calm.values.get((event.rank, event.step or 0, name))
-            if between is None or _fits(value, between, calm.spreads[event.rank, name]):
+            if (event.rank, name) not in calm.compared:
+                continue
+            if between is None or fits(value, between, calm.spreads[event.rank, name]):
                 continue
             words = (
                 f"{_rank_words(event.rank, calm)}{name} at step {event.step} is {value:g} in "
-                f"attempt {event.attempt}; calm runs have {_range(*between)}"
+                f"attempt {event.attempt}; calm runs have {describe(*between)}"
             )
             findings.append(_finding("other values", words, trace, event.seconds))
             break
@@ -312,8 +356,8 @@ def _judge_values(trace: Trace, calm: Calm) -> list[Finding]:
     if trace.succeeded:
         for name, (least, most) in calm.last.items():
             result = trace.last.get(name)
-            if result is not None and not _fits(result, (least, most), most - least):
-                words = f"{name} is {result:g} at the end; calm runs have {_range(least, most)}"
+            if result is not None and not fits(result, (least, most), most - least):
+                words = f"{name} is {result:g} at the end; calm runs have {describe(least, most)}"
                 findings.append(_finding("other result", words, trace, trace.seconds))
                 break
     return findings
@@ -326,12 +370,29 @@ def _judge_files(trace: Trace, calm: Calm) -> list[Finding]:
             "lost with the pod; write below output/"
         )
         return [_finding("outside", words, trace, trace.seconds)]
-    if trace.succeeded and trace.elsewhere and not trace.outputs:
+    if trace.succeeded and trace.elsewhere and not trace.files:
         words = (
             f"it left no file below output/, but wrote {trace.elsewhere[0]}, which is lost with "
             "the pod"
         )
         return [_finding("outside", words, trace, trace.seconds)]
+    return []
+
+
+def _judge_output(trace: Trace, calm: Calm) -> list[Finding]:
+    """Compares what lies in output/ with what calm runs left there."""
+    if not trace.succeeded:
+        return []
+    if missing := [name for name in calm.files if name not in trace.files]:
+        words = (
+            f"output/ lacks {', '.join(missing[:5])}"
+            f"{f' and {len(missing) - 5} more' if len(missing) > 5 else ''}, which calm runs leave"
+        )
+        return [_finding("missing files", words, trace, trace.seconds)]
+    for name, files in calm.files.items():
+        if words := describe_difference(trace.files[name], files):
+            words = f"output/{name} {words}"
+            return [_finding("other files", words, trace, trace.seconds)]
     return []
 
 
@@ -344,27 +405,6 @@ def _judge_faults(trace: Trace, calm: Calm) -> list[Finding]:
         f"{last}, and they save {saves} files"
     )
     return [_finding("no fault", words, trace, trace.seconds)]
-
-
-def _range_of(values: Sequence[float]) -> tuple[float, float]:
-    """Returns the least and the greatest: all numbers, if only some of the values are none."""
-    if any(map(isnan, values)):
-        return (values[0], values[0]) if all(map(isnan, values)) else (-inf, inf)
-    return min(values), max(values)
-
-
-def _same(value: float, other: float) -> bool:
-    return value == other or (isnan(value) and isnan(other))
-
-
-def _fits(value: float, between: tuple[float, float], spread: float) -> bool:
-    least, most = between
-    if _same(value, least) or _same(value, most) or between == (-inf, inf):
-        return True
-    if spread == 0 and _same(least, most):
-        return False
-    slack = max(_SPREADS * spread, _SHARE * max(abs(least), abs(most)))
-    return least - slack <= value <= most + slack
 
 
 def _work_lost(trace: Trace) -> dict[str, int]:
@@ -397,10 +437,6 @@ def _fault_before(trace: Trace, seconds: float) -> InflictedFault | None:
         if inflicted.seconds is not None and inflicted.seconds <= seconds
     ]
     return before[-1] if before else None
-
-
-def _range(least: float, most: float) -> str:
-    return f"{least:g}" if _same(least, most) else f"{least:g} to {most:g}"
 
 
 def _shorten_steps(steps: Sequence[int]) -> str:

@@ -120,3 +120,16 @@ def test_a_program_that_ends_at_a_damaged_checkpoint_is_told_what_the_storm_did_
     assert finding.sentence == (
         f"the job failed: {reason}; the checkpoint that the storm damaged: {effect}"
     )
+
+
+def test_a_speed_is_no_difference_whatever_it_is_called():
+
+    reader = LineReader({"step": r"step (\d+)", "throughput": r"at (\S+)", "loss": r"loss (\S+)"})
+    speeds = [
+        run({0: f"step 1 at {speed} loss {loss}"}, reader=reader)
+        for speed, loss in (("1757.4", 0.5), ("2376.8", 0.5), ("90382.3", 0.5), ("1800", 0.6))
+    ]
+    calm = Calm(speeds[:2])
+    assert judge(speeds[2], calm).passed and calm.compares
+    assert not judge(speeds[3], calm).passed
+    assert not Calm([run({0: "step 1"})] * 2).compares
