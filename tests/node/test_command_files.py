@@ -330,12 +330,18 @@ def test_another_program_s_files_are_set_aside_and_come_back_with_it(command):
     program = """
 assert (output / "kept").exists() == ("PADDLE_NODE_KEPT" in os.environ)
 (output / "kept").write_text(Path("train.py").read_text())
+kept = output / "kept"
+for name, target in (("real", kept.resolve()), ("absolute", kept.absolute())):
+    if not (output / name).exists():
+        assert not (output / name).is_symlink()
+        (output / name).symlink_to(target)
 """
     for run, whose, kept in (("a", "one", {}), ("b", "two", {}), ("c", "one", {"KEPT": "yes"})):
         pods = command(f"# {whose}\n{program}", run=run, **kept)
         pods.start()
         pods.end_with(0)
-        assert f"# {whose}" in (pods.folder.output / "kept").read_text()
+        for name in ("kept", "real", "absolute"):
+            assert f"# {whose}" in (pods.folder.output / name).read_text()
     (aside,) = pods.folder.set_aside.glob("*/output/kept")
     assert "# two" in aside.read_text()
     any_run = command(f"# three\n{program}", run="d", KEPT="yes", RESUME_FROM="any")

@@ -104,7 +104,7 @@ class AttemptOutput:
             continued = True
             _remove(root / OUTPUT / name)  # Only a person can have put one of that name there.
             _move(self._folder.output / name, root / OUTPUT / name)
-        _lead(root / OUTPUT, self._folder.output, root / OUTPUT)
+        self._lead(root / OUTPUT, self._folder.output, root / OUTPUT)
         own_aside = [] if continued else [self._place_set_aside(identity_facts)]
         for aside in filter(_exists, self.list_set_aside() if self._any else own_aside):
             continued = True
@@ -166,7 +166,7 @@ class AttemptOutput:
             if _exists(kept):
                 (root / self._success).parent.mkdir(parents=True, exist_ok=True)
                 kept.replace(root / self._success)
-        _lead(root / OUTPUT, root / OUTPUT, here)
+        self._lead(root / OUTPUT, root / OUTPUT, here)
         there = {entry.name for entry in durable.entries(here)}
         for entry in durable.entries(root / OUTPUT):
             if OURS.fullmatch(entry.name):
@@ -236,7 +236,9 @@ class AttemptOutput:
             return
         for earlier, began in list(self._attempts()):
             if _text(began) != _text(identity_facts):
-                _merge(earlier / OUTPUT, self._place_set_aside(began) / OUTPUT)
+                place = self._place_set_aside(began) / OUTPUT
+                _merge(earlier / OUTPUT, place)
+                self._lead(place, earlier / OUTPUT, place)
                 _forget(earlier)
         mark = self._mark.read_text() if _exists(self._mark) else _text(identity_facts)
         if mark != _text(identity_facts):
@@ -244,6 +246,7 @@ class AttemptOutput:
             place = self._place_set_aside({"data": data, "program": program}) / OUTPUT
             for name in self._list_published():
                 _merge(self._folder.output / name, place / name)
+            self._lead(place, self._folder.output, place)
 
     def _place_set_aside(self, whose: Mapping[str, str]) -> Path:
         parts = (whose["program"][:12] or "program", whose["data"][:12] or "data")
@@ -264,7 +267,14 @@ class AttemptOutput:
                 break
         for folder, mode in reversed(modes.items()):
             folder.chmod(mode)
-        _lead(self.root / OUTPUT, earlier / OUTPUT, self.root / OUTPUT)
+        self._lead(self.root / OUTPUT, earlier / OUTPUT, self.root / OUTPUT)
+
+    def _lead(self, folder: Path, earlier: Path, now: Path) -> None:
+        in_pod = (
+            contract.path(at, self._pod.environ) for at in (contract.ATTEMPT, contract.UNPACKED)
+        )
+        starts = {str(earlier), os.path.realpath(earlier), *(str(at / OUTPUT) for at in in_pod)}
+        _lead(folder, starts, now)
 
     def _copy(self, copies: Collection[_Copy], attempt: int) -> bool:
         """Copies files of an attempt. Returns False if one was gone."""
@@ -384,17 +394,16 @@ def _unlock(folder: Path) -> int:
     return mode
 
 
-def _lead(folder: Path, earlier: Path, now: Path) -> None:
-    """Makes the links in a folder that led into another one by its full path lead to where its
-    files are now.
+def _lead(folder: Path, earlier: Collection[str], now: Path) -> None:
+    """Makes the links in a folder that led into another one by one of its full paths lead to where
+    its files are now. A call that is cut short leaves each link as it was, or as it is to be.
     """
     for link in _links(folder):
         to = str(link.readlink())
-        for start in {str(earlier), os.path.realpath(earlier)}:
+        for start in earlier:
             inside = to.removeprefix(f"{start}/")
             if inside != to and not OURS.fullmatch(inside.partition("/")[0]):
-                link.unlink()
-                link.symlink_to(now / inside)
+                durable.link(link, str(now / inside))
 
 
 def _links(folder: Path) -> Iterator[Path]:
