@@ -32,7 +32,7 @@ from k8s_charts.spec.value_types import amount
 def settings(job: TrainingJob) -> dict[str, str]:
     """Returns the ConfigMap's data: how to train, including the user's variables."""
     data = job.data
-    stages = data is not None and data.stage != "never" and not data.shared
+    stages = data is not None and data.stage == "always" and not data.shared
     variables: dict[Any, object] = {
         Variable.RUNTIME: job.chosen_runtime,
         **pod.settings_by_variable(job),
@@ -43,7 +43,6 @@ def settings(job: TrainingJob) -> dict[str, str]:
         Variable.RESUME_FROM: job.resume_from if job.resume_from != "same" else None,
         Variable.METRICS_PORT: job.ports.metrics if job.scrape is not None else None,
         Variable.STAGE_TO: f"{contract.HOME}/shard" if stages else None,
-        Variable.STAGE: data.stage if data is not None and stages else None,
         # A pod sees its node's disk, not its own share of it, and is evicted if it uses more than
         # its share.
         Variable.STAGE_ROOM: int(amount(job.resources.scratch)) if stages else None,

@@ -45,10 +45,15 @@ _input_name = AfterValidator(_check_free)
 
 
 Stage = Annotated[
-    Literal["auto", "always", "never"],
+    Literal["always", "never"],
+    # `auto`, the default of 0.1, measured both disks; it is still taken.
     BeforeValidator(
-        lambda value: {True: "always", False: "never"}[value] if isinstance(value, bool) else value,
-        json_schema_input_type=Literal["auto", "always", "never", True, False],
+        lambda value: (
+            {True: "always", False: "never", "auto": "never"}.get(value, value)
+            if isinstance(value, bool | str)
+            else value
+        ),
+        json_schema_input_type=Literal["always", "never", True, False],
     ),
 ]
 
@@ -87,10 +92,9 @@ class Data(Settings):
     """Shuffle before the split with this seed; null keeps the source's order, which is often
     sorted.
     """
-    stage: Stage = "auto"
-    """Whether each trainer copies its shard to the pod's scratch before it trains. auto: if a
-    measurement shows that passes become faster, and the scratch has room. true: always. false:
-    never.
+    stage: Stage = "never"
+    """Whether each trainer copies its shard to the pod's scratch before it trains: always | never,
+    or true | false.
     """
 
     def _faults(self) -> Iterator[Fault]:

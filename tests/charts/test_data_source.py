@@ -177,3 +177,12 @@ def test_a_preloaded_version_is_used_and_latest_is_pulled(
         for job in jobs
         for container in job["spec"]["template"]["spec"]["containers"]
     } == {policy}
+
+
+def test_stage_auto_of_an_older_job_file_reads_on_the_volume() -> None:
+    """0.1 measured both disks; the setting stays valid."""
+    jobs = [
+        TrainingJob.parse({"name": "a", "trainers": 1, "data": {"source": "s3://a/b", **stage}})
+        for stage in ({}, {"stage": "auto"}, {"stage": False})
+    ]
+    assert [job.data and job.data.stage for job in jobs] == ["never"] * 3

@@ -35,14 +35,13 @@ def source(tmp_path: Path) -> Path:
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lowers every limit so far that a few hundred bytes cross all boundaries: blocks, chunks,
-    parts, lanes.
+    parts.
     """
-    from paddle_node.data import deal, lanes, parts, records
+    from paddle_node.data import deal, parts, records
 
     limits = {
         records: {"BLOCK": 16},
         deal: {"CHUNK": 8, "TOGETHER": 1},
-        lanes: {"SECOND_LANE_BYTES": 100},
     }
     for module, values in (limits | {parts: {"PART": 40, "SMALL_PART": 20, "BUFFER": 32}}).items():
         for name, value in values.items():

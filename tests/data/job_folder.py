@@ -25,14 +25,14 @@ IMAGE = Path(__file__).parents[2] / "trainer_image"
 ENTRY = (str(IMAGE / "split_data.py"),)
 """How the image starts the data job."""
 
-# The data job with pieces so small that a few kilobytes fill many files, written by two processes.
-# AT names a function and N: before its first process calls the function for the N-th time, the job
+# The data job with pieces so small that a few kilobytes fill many files.
+# AT names a function and N: before it calls the function for the N-th time, the job
 # stops itself, as a frozen machine would.
 STOPPING = """
-import multiprocessing, os, signal, sys
-from paddle_node.data import commit, deal, job, lanes, parts, records
+import os, signal, sys
+from paddle_node.data import commit, deal, job, parts, records
 records.BLOCK, deal.CHUNK, parts.PART, parts.SMALL_PART = 512, 64, 2048, 1024
-parts.BUFFER, lanes.SECOND_LANE_BYTES = 256, 4096
+parts.BUFFER = 256
 at, _, left = os.environ.get("AT", "").partition(" ")
 left = int(left or 1)
 if at:
@@ -41,7 +41,7 @@ if at:
     def stopping(*more):
         global left
         left -= 1
-        if left == 0 and not multiprocessing.parent_process():
+        if left == 0:
             os.kill(os.getpid(), signal.SIGSTOP)
         return work(*more)
     setattr(place, at, stopping)

@@ -85,17 +85,6 @@ def test_keys_are_any_text_and_lead_nowhere_else(job: Job, bucket: str, s3: Any)
     assert set(job.data()) == {"0/data/etc/x", "0/data/a/b"}
 
 
-def test_two_processes_read_one_object_each_by_connections_of_its_own(
-    job: Job, bucket: str, s3: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("paddle_node.data.lanes.SECOND_LANE_BYTES", 1)
-    lines = [b"line %d of a text" % number for number in range(50_000)]
-    s3.put_object(Bucket=bucket, Key="two-lanes.txt", Body=b"\n".join(lines))
-    job.split(f"s3://{bucket}/two-lanes.txt", SHUFFLE_SEED=1, HOLD_OUT=0.1)
-    assert job.records() == sorted(lines)
-    assert {name.split("part-")[1][:5] for name in job.data()} == {"00000", "00001"}
-
-
 def refused(self) -> None:
     raise ClientError(
         {"Error": {"Code": "AccessDenied", "Message": "no"}, "ResponseMetadata": {}},

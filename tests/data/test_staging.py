@@ -5,17 +5,13 @@ import functools
 import json
 import operator
 import os
-import re
-import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import xxhash
-from job_folder import IMAGE, Job, lines_file, table, tar
-from paddle_node import local_disk, retry
+from job_folder import Job, lines_file, table, tar
+from paddle_node import retry
 from paddle_node.failure import Failure
 from paddle_node.local_disk import LocalDisk
 from paddle_node.staging import preparation
@@ -175,11 +171,9 @@ def test_names_as_long_as_a_file_system_takes_reach_the_trainer_and_longer_ones_
     assert all(path.endswith(".txt") for path in contents.keys() - {chinese})
 
 
-@pytest.mark.parametrize("when", [local_disk.ALWAYS, local_disk.AUTO])
 def test_of_a_copy_what_is_there_and_good_is_kept_and_the_rest_made_anew(
-    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_pieces: None, when: str
+    job: Job, tmp_path: Path, small_pieces: None
 ) -> None:
-    monkeypatch.setattr(local_disk, "SAMPLE", 10)
     job.split(lines_file(tmp_path / "in.txt", 60))
     local, message = staged(job, LocalDisk(tmp_path / "local"), 0)
     parts = sorted(local.iterdir())
@@ -191,7 +185,7 @@ def test_of_a_copy_what_is_there_and_good_is_kept_and_the_rest_made_anew(
     parts[1].write_bytes(b"half")
     parts[2].unlink()
     (local / "of-another-job").write_text("x")
-    assert staged(job, LocalDisk(tmp_path / "local", when), 0)[1].startswith(
+    assert staged(job, LocalDisk(tmp_path / "local"), 0)[1].startswith(
         f"copied 2 of {len(parts)} files of "
     )
     assert parts[0].stat().st_mtime_ns == kept
@@ -219,13 +213,6 @@ def test_a_local_disk_that_is_too_small(
         "the shard has 466669 bytes and PADDLE_NODE_STAGE_ROOM is 20: give the pod more"
     )
     assert not (tmp_path / "other").exists()
-    # A full disk is no reason to fail when nobody asked for the copy.
-    monkeypatch.setattr(local_disk, "SAMPLE", 1 << 16)
-    place, message = staged(job, LocalDisk(small, "auto", passes=10))
-    assert place == job.folder.shard(1)
-    assert message.endswith(
-        " is read in place: its 466669 bytes are more than half of the 65536 of local disk"
-    )
 
 
 @pytest.fixture
@@ -289,30 +276,8 @@ def test_of_an_io_error_the_sentence_names_the_disk_that_had_it(
     with pytest.raises(OSError, match=f"Input/output error: '{part}'"):
         stage(split_job.folder, 1, 3, local=LocalDisk(local))
     failing(lambda path: path.is_relative_to(local))
-    sentence = (
-        f"the shard cannot be copied to {local}: Input/output error; set PADDLE_NODE_STAGE=never"
-    )
+    sentence = f"the shard cannot be copied to {local}: Input/output error; set data.stage to never"
     assert refused(split_job, 1, local=LocalDisk(local)) == sentence
-
-
-@pytest.mark.parametrize(
-    ("room", "why"),
-    [
-        (40, "its 21 bytes are more than half of the 40 of local disk"),
-        (None, r"a copy would save nothing \(.*, 10 passes over 0 MB\)"),
-    ],
-)
-def test_a_shard_that_is_not_worth_a_copy_is_read_where_it_is(
-    split_job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int | None, why: str
-) -> None:
-    monkeypatch.setattr(local_disk, "SAMPLE", 10)
-    (tmp_path / "local" / "1" / "data").mkdir(parents=True)
-    place, message = staged(split_job, LocalDisk(tmp_path / "local", "auto", 10, room))
-    assert place == split_job.folder.shard(1)
-    assert re.search(f"is read in place: {why}$", message)
-    assert [path.name for path in (tmp_path / "local").rglob("*")] == ["1"], (
-        "a trainer reads a copy wherever one is"
-    )
 
 
 def test_trainers_wait_for_the_manifest_of_their_own_data_job(
@@ -344,53 +309,3 @@ def test_trainers_wait_for_the_manifest_of_their_own_data_job(
         damage()
         with pytest.raises(Failure, match=f"^{late}no whole one is there"):
             preparation.prepare(job.trainer(**waiting), print)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(
-    shutil.which("strace") is None, reason="only strace can slow the reading of a file down here"
-)
-def test_a_slow_volume_is_copied(job: Job, tmp_path: Path) -> None:
-    """Each read of the shard really takes 0.2 s longer than usual: strace delays the system
-    call.
-    """
-    (tmp_path / "in.txt").write_text("a line\n" * 1_000_000)
-    job.split(tmp_path / "in.txt")
-    program = (
-        "import sys; from pathlib import Path; "
-        "from paddle_node.volume.job_folder import JobFolder; "
-        "from paddle_node import local_disk; from paddle_node.staging import shard_copy; "
-        "local_disk.SAMPLE = 1 << 20; local = "
-        "local_disk.LocalDisk(Path(sys.argv[2]), 'auto', passes=100); "
-        "print(shard_copy.stage(JobFolder(Path(sys.argv[1])), 1, 3, print, local))"
-    )
-    slowed = [
-        "strace",
-        "-f",
-        "-qq",
-        "-e",
-        "trace=read",
-        "-P",
-        str(part_of(job)),
-        "-e",
-        "inject=read:delay_enter=200000",
-    ]
-    command = [
-        *slowed,
-        "-o",
-        "/dev/null",
-        sys.executable,
-        "-c",
-        program,
-        str(job.folder.root),
-        str(tmp_path / "local"),
-    ]
-    done = subprocess.run(
-        command, env=os.environ | {"PYTHONPATH": str(IMAGE)}, capture_output=True, text=True
-    )
-    if "ptrace" in done.stderr.lower():
-        pytest.skip(f"strace may not work here: {done.stderr.strip()}")
-    assert done.returncode == 0, done.stderr
-    assert f"{job.folder.shard(1)} is copied to local disk, which saves about " in done.stdout
-    assert done.stdout.splitlines()[-1] == str(tmp_path / "local" / "1" / "data")
-    assert (tmp_path / "local" / "1" / "data" / PART).read_bytes() == job.shard(1)

@@ -21,7 +21,7 @@ from typing import Any, Self
 from paddle_node import command_line, contract
 from paddle_node.contract import Bounds, Variable
 from paddle_node.failure import SettingError
-from paddle_node.local_disk import CHOICES, NEVER, LocalDisk
+from paddle_node.local_disk import LocalDisk
 from paddle_node.volume.job_folder import JobFolder
 from paddle_node.volume.passes import Identity
 
@@ -346,7 +346,7 @@ def parse(environ: Mapping[str, str] = os.environ, arguments: Sequence[str] = ()
         **settings,
         folder=folder,
         program=folder.program(settings["train_config_dir"]),
-        local_disk=_local_disk(read, environ, settings["passes"]),
+        local_disk=_local_disk(read, environ),
         checkpoint=read.seconds(Variable.CHECKPOINT)
         if read.text(Variable.CHECKPOINT, "")
         else math.inf,
@@ -421,18 +421,11 @@ def _refuse(wrong: object, sentence: str) -> None:
         raise SettingError(sentence)
 
 
-def _local_disk(read: Reader, environ: Mapping[str, str], passes: int) -> LocalDisk | None:
-    folder = read.absolute(Variable.STAGE_TO, "")
-    when = read.choice(Variable.STAGE, CHOICES)
-    if not folder:
-        if read.text(Variable.STAGE, NEVER) != NEVER:
-            raise SettingError(
-                f"{Variable.STAGE} is {when!r}: {Variable.STAGE_TO} must name a folder on local "
-                "disk"
-            )
+def _local_disk(read: Reader, environ: Mapping[str, str]) -> LocalDisk | None:
+    if not (folder := read.absolute(Variable.STAGE_TO, "")):
         return None
     room = read.integer(Variable.STAGE_ROOM) if read.text(Variable.STAGE_ROOM, "") else None
-    return LocalDisk(contract.path(folder, environ), when, passes, room)
+    return LocalDisk(contract.path(folder, environ), room)
 
 
 def _describe(variable: Variable) -> str:

@@ -229,10 +229,6 @@ class Variable(StrEnum):
     """Folder on local disk to which a trainer copies its shard before training; empty: it reads the
     shard on the volume.
     """
-    STAGE = "PADDLE_NODE_STAGE"
-    """always (default where `STAGE_TO` is set) | auto: if a trial of both shows that it is faster |
-    never.
-    """
     STAGE_ROOM = "PADDLE_NODE_STAGE_ROOM"
     """Bytes that the pod's scratch may take (its emptyDir's limit); empty: what the disk has
     free.

@@ -17,8 +17,7 @@ CHUNK = 2048
 LARGE = 4 << 20
 """Approximate bytes beyond which a chunk may have fewer records."""
 LAST = 2
-"""Records, besides the last one, that wait for `finish`: a lane may have held out too few by this
-many.
+"""Records, besides the last one, that wait for `finish`, which may have this many more to hold out.
 """
 ORDERS = 64
 """Precomputed orders. Each chunk gets a random one, which is as good as a new order, and much
@@ -30,7 +29,7 @@ HELD_OUT = "held-out"
 
 
 class Deal:
-    """Deals the records of one lane: of `taken` records, `held` are held out."""
+    """Deals the records of one index: of `taken` records, `held` are held out."""
 
     def __init__(
         self,
@@ -39,28 +38,19 @@ class Deal:
         hold_out: float,
         seed: str | None,
         first: int,
-        step: int,
     ) -> None:
-        """The first record goes to shard `first`, each next one `step` shards further: two lanes
-        deal in opposite directions.
-        """
+        """The first record goes to shard `first`, each next one to the next shard."""
         self.taken = self.held = self._dealt = 0
-        self._streams, self._shards, self._hold_out, self._next, self._step = (
-            streams,
-            shards,
-            hold_out,
-            first,
-            step,
-        )
+        self._streams, self._shards, self._hold_out, self._next = streams, shards, hold_out, first
         self._pending: list[bytes] = []
-        self._chance = random.Random(f"{seed}/{step}") if seed is not None else None
+        self._chance = random.Random(f"{seed}/1") if seed is not None else None
         self._orders: list[Any] = []
         if seed is not None:
             orders = random.Random(f"{seed}/orders")
             self._orders = [itemgetter(*orders.sample(range(CHUNK), CHUNK)) for _ in range(ORDERS)]
 
     def take(self, records: list[bytes]) -> None:
-        """Deals all but a few records, which wait until the counts of all lanes are known."""
+        """Deals all but a few records, which wait until their count is known."""
         self.taken += len(records)
         self._pending += records
         at = 0
@@ -95,10 +85,8 @@ class Deal:
 
     def _deal(self, records: Sequence[bytes]) -> None:
         for number in range(min(self._shards, len(records))):
-            self._give(
-                (self._next + number * self._step) % self._shards, records[number :: self._shards]
-            )
-        self._next += len(records) * self._step
+            self._give((self._next + number) % self._shards, records[number :: self._shards])
+        self._next += len(records)
 
     def _hold(self, records: Sequence[bytes], many: int) -> Sequence[bytes]:
         if not many:

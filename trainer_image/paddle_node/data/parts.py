@@ -75,18 +75,22 @@ class PartFile:
         )
 
 
+Files = dict[str, list[DataFile]]
+"""The files of each folder."""
+
+
 class Streams:
-    """The open files of a lane: up to `many` in each of `folders`."""
+    """The open files of an index: up to `many` in each of `folders`."""
 
     def __init__(
-        self, root: Path, below: str, folders: Sequence[str], many: int, lane: int
+        self, root: Path, below: str, folders: Sequence[str], many: int, index: int
     ) -> None:
         """`below` is the name of `root` in the manifest."""
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         self.many = many
         self.written = 0
-        self._root, self._below, self._lane = root, below, lane
+        self._root, self._below, self._index = root, below, index
         self._open: dict[tuple[str, int], PartFile] = {}
         self._waiting: dict[tuple[str, int], list[tuple[bytes, int]]] = {}
         self._size = 0
@@ -117,7 +121,7 @@ class Streams:
         self.written += self._size
         self._size = 0
 
-    def close(self) -> dict[str, list[DataFile]]:
+    def close(self) -> Files:
         """Closes all files. Returns each folder's files, which are on disk by then."""
         self.flush()
         for (folder, _), part in self._open.items():
@@ -131,7 +135,7 @@ class Streams:
 
     def _next(self, folder: str) -> PartFile:
         # Without a seed, the files of a shard keep the source's order when sorted by name.
-        name = f"{folder}/part-{self._lane:05d}-{self._numbers[folder]:05d}"
+        name = f"{folder}/part-{self._index:05d}-{self._numbers[folder]:05d}"
         self._numbers[folder] += 1
         path = self._root / name
         path.parent.mkdir(exist_ok=True)

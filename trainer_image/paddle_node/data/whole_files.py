@@ -8,15 +8,14 @@ rest.
 import os
 import random
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 
 import xxhash
 
 from paddle_node.data.deal import HELD_OUT
-from paddle_node.data.lanes import Advance, Files
-from paddle_node.data.parts import PartFile
+from paddle_node.data.parts import Files, PartFile
 from paddle_node.data.settings import SplitSettings
 from paddle_node.data.sources import unpack
 from paddle_node.data.sources.source import Piece, Source, require_relative
@@ -38,10 +37,10 @@ def write(
     root: Path,
     called: str,
     several: bool,
-    advance: Advance,
+    advance: Callable[[int], None],
 ) -> Files:
-    """Writes and returns the files of each folder. With `several` objects, an archive's name
-    precedes its members' names.
+    """Writes and returns the files of each folder; `advance` is told the bytes written. With
+    `several` objects, an archive's name precedes its members' names.
     """
     form = "shared" if settings.shared else "files"
     names, deal = Names(), _Deal(settings)

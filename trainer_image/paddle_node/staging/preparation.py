@@ -31,7 +31,7 @@ POLL = 1.0
 
 def prepare(pod: PodEnvironment, report: Callable[[str], None]) -> PodEnvironment:
     """Returns the pod with the manifest, data and program of its processes, once the shard is
-    verified, and copied to local disk if that is requested or faster. Blocking. Raises `Failure`,
+    verified, and copied to local disk if that is requested. Blocking. Raises `Failure`,
     OSError.
     """
     from paddle_node.staging import (

@@ -1,5 +1,4 @@
-"""Checks a trainer's shard before training starts, and copies it to local disk if that is requested
-or faster.
+"""Checks a trainer's shard before training starts, and copies it to local disk if requested.
 
 Every file in the manifest has the bytes and the checksum stated there, or a `Failure` says what is
 wrong. A volume without a manifest, filled by hand in one of the tutorials' two layouts, works with
@@ -15,7 +14,6 @@ from pathlib import Path
 
 import xxhash
 
-from paddle_node import local_disk
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.failure import BadData, Failure
 from paddle_node.local_disk import LocalDisk
@@ -25,7 +23,7 @@ from paddle_node.volume.data_manifest import DataFile, DataManifest
 from paddle_node.volume.job_folder import JobFolder
 
 BLOCK = 1 << 20
-_MORE, _NEVER = "give the pod more local storage, or ", f"set {Variable.STAGE}={local_disk.NEVER}"
+_MORE, _NEVER = "give the pod more local storage, or ", "set data.stage to never"
 WORKERS = 4
 """Files read in parallel: a network volume answers several requests at once faster than one after
 another.
@@ -70,12 +68,9 @@ def stage(
         _refuse_extra(files)
     if local is not None:
         copy = JobFolder(local.folder).shard(trainer_id)
-        if _should_copy(local, path, copy, files, report) and _copy_missing(
-            local, path, copy, files, report
-        ):
-            return copy
-        # A trainer reads any copy that it finds.
-        shutil.rmtree(copy, ignore_errors=True)
+        _check_room(local, files)
+        _copy_missing(local, path, copy, files, report)
+        return copy
     with ThreadPoolExecutor(WORKERS) as pool:
         list(pool.map(lambda file: verify_file(*file), files.values()))
     return path
@@ -121,48 +116,20 @@ def verify_file(path: Path, file: DataFile | None, origin: Path | None = None) -
             )
 
 
-def _should_copy(
-    local: LocalDisk, path: Path, copy: Path, files: Files, report: Callable[[str], None]
-) -> bool:
-    """Returns whether to copy. Reports the reason if it had to find out."""
-    if local.when == local_disk.NEVER:
-        return False
+def _check_room(local: LocalDisk, files: Files) -> None:
     size = sum(stated.bytes if stated else file.stat().st_size for file, stated in files.values())
-    if local.when == local_disk.ALWAYS:
-        if local.room is None or size <= local.room:
-            return True
+    if local.room is not None and size > local.room:
         raise Failure(
             ExitCode.VOLUME_FULL,
             f"the shard has {size} bytes and {Variable.STAGE_ROOM} is {local.room}: "
             f"{_MORE}{_NEVER}",
         )
-    if size < local_disk.SAMPLE:
-        return False  # The kernel keeps it in memory.
-    try:
-        if any((copy / name).exists() for name in files):
-            return True  # This pod has already begun to copy.
-        if size > local.free() * local_disk.LEFT_FREE:
-            why = f"its {size} bytes are more than half of the {local.free()} of local disk"
-        else:
-            saved, measured = local.saves([file for file, _ in files.values()], size)
-            if saved >= local_disk.WORTHWHILE_SECONDS:
-                report(
-                    f"{path} is copied to local disk, which saves about {saved:.0f} s ({measured})"
-                )
-                return True
-            why = f"a copy would save nothing ({measured})"
-    except OSError as error:
-        why = f"trying both disks failed, {error.strerror}"
-    report(f"{path} is read in place: {why}")
-    return False
 
 
 def _copy_missing(
     local: LocalDisk, path: Path, copy: Path, files: Files, report: Callable[[str], None]
-) -> bool:
-    """Copies the files that are missing. Returns False if the disk is too small for a copy that
-    nobody asked for.
-    """
+) -> None:
+    """Copies the files that are missing."""
     try:
         # Otherwise the trainer would also read what an earlier job or try left.
         copy.mkdir(parents=True, exist_ok=True)
@@ -180,16 +147,12 @@ def _copy_missing(
             and not Path(os.fsdecode(error.filename)).is_relative_to(local.folder)
         ):
             raise  # The volume failed, not the local disk.
-        if full and local.when == local_disk.AUTO:
-            report(f"{path} is read in place: the local disk is full")
-            return False
         sentence = (
             f"the shard cannot be copied to {local.folder}: {error.strerror}; "
             f"{_MORE if full else ''}{_NEVER}"
         )
         raise Failure(ExitCode.VOLUME_FULL if full else 1, sentence) from None
     report(f"copied {copied} of {len(files)} files of {path} to {copy}")
-    return True
 
 
 def _find_prepared(folder: JobFolder, trainer_id: int, report: Callable[[str], None]) -> Path:
