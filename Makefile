@@ -34,7 +34,7 @@ PYTEST := $(RUN) $(BIN)/pytest
 # The data of the job files that are shipped.
 SAMPLES := examples/quick_start/sample.tsv examples/recommendation/sample.tsv examples/launch/sample.csv
 
-.PHONY: help setup rehearse test test-all test-cluster test-nfs test-programs quick lint docs manifests image push bench lock clean
+.PHONY: help setup rehearse test test-all test-cluster test-nfs test-programs quick mutants lint docs manifests image push bench lock clean
 help:  ## what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -44,15 +44,22 @@ rehearse: machine environments $(SAMPLES)  ## the whole job on this machine alon
 	@$(RUN) $(BIN)/python -m paddle_aws.rehearsal --config $(CONFIG) --job $(JOB) $(if $(VERBOSE),--verbose)
 
 # Lint needs one processor, and the other environments mostly the network.
-test: ready  ## lint, and each mechanism once: the quick tests, then the slow ones side by side
-	@$(MAKE) $(QUIETLY) quick
-	@$(PYTEST) -m "(slow or container) and not long" -n 4 --dist worksteal
+# Eight workers: two run what needs the processor, and the others what waits (tests/conftest.py).
+SLOW = $(PYTEST) -n 8 --dist worksteal
+STAGES = @$(PYTHON) tests/stages.py "environments and lint" "$(MAKE) -j4 $(QUIETLY) $(ENVIRONMENTS) $(CHECKOV)/.ready lint" \
+	"quick tests" "$(MAKE) $(QUIETLY) quick"
+test: machine python paddle-python  ## lint, and each mechanism once: the quick tests, then the slow ones
+	$(STAGES) "slow tests" '$(SLOW) -m "(slow or container) and not long"'
 
-test-all: ready  ## everything, as CI: with the matrices, the largest sizes and the benchmarks
-	@$(MAKE) $(QUIETLY) quick
-	@$(PYTEST) -m "slow or container or long" -n 4 --dist worksteal
+test-all: machine python paddle-python  ## everything, as CI: with the matrices, the largest sizes, the benchmarks
+	$(STAGES) "slow and long tests" '$(SLOW) -m "slow or container or long"' growth "$(BIN)/python tests/growth.py $(SINCE)"
 
-quick: environments  ## the quick tests, in two minutes; of what you edit, in seconds: TESTS=tests/charts
+# What the quick tests of a room need beside the project's own environment.
+NEEDS_fleet := $(IMAGE)/.ready
+ROOMS  = $(foreach test,$(TESTS),$(word 2,$(subst /, ,$(test))))
+NEEDED = $(if $(ROOMS),$(VENV)/.ready $(foreach room,$(ROOMS),$(NEEDS_$(room))),$(ENVIRONMENTS))
+quick: python  ## the quick tests, in two minutes; of what you edit, in seconds: TESTS=tests/charts
+	@$(MAKE) -j3 $(QUIETLY) $(NEEDED)
 	@$(PYTEST) -q -m "not slow and not container and not long" -n 2 --dist worksteal $(TESTS)
 
 test-cluster: environments  ## manifests and commands against a real Kubernetes API server: KUBECONFIG=/path/to/config
@@ -86,6 +93,9 @@ image: setup  ## build the trainer image (docker or podman; BASE=, REQUIREMENTS=
 push: setup  ## push it to the deployed repository, and write its digest to image.json
 	@$(RUN) $(BIN)/python -m paddle_aws.operations.images.image push $(FOR_JOB) $(if $(TAG),--tag $(TAG))
 
+mutants: setup  ## whether the tests notice a broken promise in each room, in an hour: ROOM=charts
+	@$(RUN) $(BIN)/python tests/mutants.py $(ROOM)
+
 bench: environments  ## every benchmark: ratios, each measured in one run
 	@for b in benchmarks/*.py; do echo "== $$b"; $(RUN) $(BIN)/python $$b || exit 1; done
 
@@ -112,10 +122,7 @@ lock: setup  ## resolve the lock files anew, from the ranges, and EC2's list of 
 	@$(BIN)/python tests/aws/instance_types.py .cache/moto/*.whl > constructs_lib/ec2/instance_types.json
 	@$(RUN) npm install --package-lock-only --omit-lockfile-registry-resolved
 
-.PHONY: ready machine python paddle-python environments
-ready: machine python paddle-python
-	@$(MAKE) -j4 $(QUIETLY) $(ENVIRONMENTS) $(CHECKOV)/.ready lint
-
+.PHONY: machine python paddle-python environments
 machine:
 	@test "$$(uname -sm)" = "Linux x86_64" || { echo "this machine is $$(uname -sm): a rehearsal needs Linux on x86-64 (make setup, manifests and cdk work here too)" >&2; exit 2; }
 	@case '$(CURDIR)' in *[[:space:]]*) echo "this clone lies in $(CURDIR): a rehearsal needs a path without spaces (make setup, manifests and cdk work here too)" >&2; exit 2;; esac

@@ -5,8 +5,8 @@ doing nothing.
 
 * nothing: cdk8s starts (Node and all) and synthesizes an app without a chart: the floor that any
   cdk8s user pays;
-* 1, 100, 10,000 trainers: the same process makes and writes job.yaml's manifests with that many
-  trainers.
+* 1, 100 and 6,500 trainers, the most that job.yaml allows: the same process makes and writes
+  job.yaml's manifests with that many.
 
 Shown are medians of wall-clock seconds, documents and bytes. Documents are the same for every
 number of trainers, and bytes differ by the digits of the numbers alone: the program ends with 1
@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 PROJECT = Path(__file__).parents[1]
-SIZES = (1, 100, 10_000)
+SIZES = (1, 100, 6_500)
 
 
 def nothing(folder: Path) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """How long a synth takes: the whole app against an empty one, growth with node groups, and many
 synths in one process.
 
-    python benchmarks/synth.py [--repeat 5]
+    python benchmarks/synth.py [--repeat 5] [--row 100]
 
 Both apps run in the same way, in fresh processes that take turns (a busy machine slows both);
 processor time is shown beside the clock's because it does not see other programs. The CDK's
@@ -131,7 +131,9 @@ def main() -> None:
     """Prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("--repeat", type=int, default=5)
-    repeat = parser.parse_args().repeat
+    parser.add_argument("--row", type=int, default=100, help="synths in a row, 20 or more")
+    options = parser.parse_args()
+    repeat = options.repeat
     os.environ["CDK_VALIDATION"] = "false"
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     sys.path.insert(0, str(PROJECT))
@@ -166,11 +168,13 @@ def main() -> None:
     for groups in (1, 10, 50):
         times = warm(groups, repeat)
         print(TABLE.format(f"{groups} node groups", f"{_median(times):.2f}", f"{max(times):.2f}"))
-    hundred = warm(1, 100)
-    first, last = _median(hundred[:10]), _median(hundred[-10:])
+    row = warm(1, options.row)
+    first, last = _median(row[:10]), _median(row[-10:])
     print(
         TABLE.format(
-            "100 synths in a row: the first ten, the last ten", f"{first:.2f}", f"{last:.2f}"
+            f"{options.row} synths in a row: the first ten, the last ten",
+            f"{first:.2f}",
+            f"{last:.2f}",
         )
     )
 

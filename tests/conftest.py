@@ -4,7 +4,10 @@ import fcntl
 import json
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,26 +37,35 @@ LONGEST = (
     "storm/test_collective",
 )
 """The files whose tests take half a minute and more, the longest first."""
+WAITING = ("bootstrap", "node")
+"""Rooms whose slow tests mostly wait, for pods that beat, die and come back."""
+WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+BUSY = min(WORKERS, (os.cpu_count() or 1) + 1)
+"""How many workers run a test at once that needs the processor."""
+
+
+def waits(item: pytest.Item) -> bool:
+    return item.path.parent.name in WAITING
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Deals the longest files to the workers, of which each gets a run of neighbours (`worksteal`)
-    and begins with the first: else one ends with such a test while the others have nothing left.
+    """Deals the tests to the workers, of which each begins with a run of neighbours (`worksteal`):
+    to as many as there are processors those that need one, the longest first.
     """
-    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    files: dict[str, list[pytest.Item]] = {}
-    for item in items:
-        name = f"{item.path.parent.name}/{item.path.stem}"
-        files.setdefault(name, []).append(item)
-    long = [files.pop(name) for name in LONGEST if name in files]
-    short = [item for file in files.values() for item in file]
-    total, items[:] = len(items), []
-    for worker in range(workers):
-        heads = [item for file in long[worker::workers] for item in file]
-        rest = max(0, (total - len(items)) // (workers - worker) - len(heads))
-        items += heads + short[:rest]
-        del short[:rest]
+    names = [f"{item.path.parent.name}/{item.path.stem}" for item in items]
+    by_length = sorted(
+        zip(names, items, strict=True),
+        key=lambda pair: LONGEST.index(pair[0]) if pair[0] in LONGEST else len(LONGEST),
+    )
+    busy = [item for _, item in by_length if not waits(item)]
+    rest = [item for _, item in by_length if waits(item)]
+    share, items[:] = len(items) // WORKERS, []
+    for worker in range(BUSY):
+        own = busy[worker::BUSY]
+        items += own[:share]
+        rest += own[share:]
+    items += rest
 
 
 @pytest.fixture(scope="session")
@@ -76,18 +88,50 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[]
 
 
 PROCESSOR = pytest.StashKey[dict[str, float]]()
-"""By test, the seconds of processor of its worker and of every process that it waited for."""
+"""By test, the seconds of processor of its worker and of all processes below that."""
 
 
-@pytest.hookimpl(wrapper=True)
+def processor_seconds() -> float:
+    """Returns those of this process and of all below it, dead ones too. A process that outlives
+    its parent is no longer below it.
+    """
+    children: dict[int, list[int]] = {}
+    ticks: dict[int, int] = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with suppress(OSError):
+                fields = (folder / "stat").read_text().rpartition(")")[2].split()
+                children.setdefault(int(fields[1]), []).append(int(folder.name))
+                ticks[int(folder.name)] = sum(map(int, fields[11:15]))
+    found = [os.getpid()]
+    for process in found:
+        found += children.get(process, [])
+    return sum(ticks.get(process, 0) for process in found) / os.sysconf("SC_CLK_TCK")
+
+
+@contextmanager
+def processor(folder: Path) -> Iterator[None]:
+    """Takes one of the machine's processors, so that tests that need one do not slow each other."""
+    while True:
+        for number in range(BUSY):
+            with (folder / f"processor-{number}").open("w") as lock, suppress(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                yield
+                return
+        time.sleep(0.05)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Measures a test, with its fixtures. A process that outlives its parent counts nowhere."""
-    began = sum(os.times()[:4])
-    try:
-        return (yield)
-    finally:
-        spent = item.config.stash.setdefault(PROCESSOR, {})
-        spent[item.nodeid] = sum(os.times()[:4]) - began
+    """Measures a test, with its fixtures."""
+    spent = item.config.stash.setdefault(PROCESSOR, {})
+    workers = Path(item.config._tmp_path_factory.getbasetemp()).parent  # type: ignore[attr-defined]
+    with nullcontext() if waits(item) or WORKERS == 1 else processor(workers):
+        began = processor_seconds()
+        try:
+            return (yield)
+        finally:
+            spent[item.nodeid] = processor_seconds() - began
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -103,7 +147,7 @@ def pytest_testnodedown(node: Any) -> None:
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Tells the processor's seconds by room, and those of the twenty tests that took the most."""
     spent = config.stash.get(PROCESSOR, {})
-    if len(spent) <= 20:
+    if sum(spent.values()) < 60:
         return
     rooms: dict[str, float] = {}
     for test, seconds in spent.items():

@@ -18,7 +18,7 @@ SMALL = {
     "split": "5 1",
     "start_up": "--runs 1",
     "storm": "--runs 1 montecarlo",
-    "synth": "--repeat 1",
+    "synth": "--repeat 1 --row 20",
     "throughput": "--rounds 1 --pods 2 --passes 2 --lines 600",
 }
 
