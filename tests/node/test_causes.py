@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import sys
-import time
 
 import pytest
 from node_pods import ENTRY
@@ -34,44 +33,18 @@ def command(job):
     return make
 
 
-HANDLED = """
-try:
-    import no_such_module
-except ImportError:
-    traceback.print_exc()
-"""
-
-
-def test_an_exception_that_the_program_handled_is_not_why_it_fell(command):
-    pods = command(HANDLED + "if attempt == 1: os.abort()")
-    pods.start()
-    pods.end_with(0)
-    first, _ = pods.attempts()
-    assert not first["hopeless"] and first["cause"].startswith(
-        "trainer 0 ended with 134 (SIGABRT), "
-    )
-
-
 STEPS = {"METRICS": json.dumps({"loss": r"loss (\d+)"})}
 
 
-@pytest.mark.parametrize(("lines", "settings", "attempts", "sentence"), [
-    ("raise ValueError('no such flag')", STEPS, 1,
-     r"attempt 1 failed before its first step and is not tried again: .* ValueError: no such flag"),
-    # Behind a step, without metrics that show whether there was one, or if the network may be at
-    # fault, a failure is one of limits.attempts, however often it is the same.
-    ("print('loss 1', flush=True)\nraise ValueError('bad row')", STEPS, 4, r"^4 attempts ended"),
-    ("raise ValueError('no such flag')", {}, 4, r"^4 attempts ended without progress: attempt 1: "),
-    ("raise ConnectionError('refused')", STEPS, 4, r"^4 attempts ended without progress: "),
-])  # fmt: skip
-def test_attempts_are_what_the_setting_says_and_an_exception_before_the_first_step_ends_the_job(
-    command, lines, settings, attempts, sentence
-):
-    pods = command(lines, ATTEMPTS="4", **settings)
+def test_an_exception_before_the_first_step_ends_the_job_whatever_the_setting(command):
+    pods = command("raise ValueError('no such flag')", ATTEMPTS="4", **STEPS)
     pods.start()
     pods.end_with(1)
-    assert len(pods.attempts()) == attempts
-    assert re.search(sentence, pods.log(0).splitlines()[-1].removeprefix("[agent] "))
+    assert len(pods.attempts()) == 1
+    assert re.search(
+        "attempt 1 failed before its first step and is not tried again: .* ValueError: no such fla",
+        pods.log(0).splitlines()[-1],
+    )
 
 
 FROZEN = """
@@ -86,9 +59,8 @@ while not (place / "released").exists():
 """
 
 
-@pytest.mark.parametrize("code", [2, 65, 70, 73, 77])
-def test_the_codes_of_others_are_the_consequence_of_a_lost_pod(command, code):
-    pods = command(FROZEN.replace("CODE", str(code)), count=2, ATTEMPTS="1")
+def test_the_codes_of_others_are_the_consequence_of_a_lost_pod(command):
+    pods = command(FROZEN.replace("CODE", "65"), count=2, ATTEMPTS="1")
     pods.start()
     pods.wait_until((pods.place / "beat-1-1").exists)
     trainer = pods.child(1, "trainer")
@@ -97,30 +69,12 @@ def test_the_codes_of_others_are_the_consequence_of_a_lost_pod(command, code):
     pods.wait_until(lambda: pods.attempts()[0]["cause"], 60)
     (first,) = pods.attempts()
     assert first["kind"] == "pod", first
-    assert first["cause"].startswith(f"trainer 0 ended with {code}")
+    assert first["cause"].startswith("trainer 0 ended with 65")
     assert first["cause"].endswith("the pod of trainer 1 (job-1.job) said nothing for 6 s")
     pods.kill(1)
     pods.release()
     pods.start(1)
     pods.end_with(0, 0)
-
-
-def test_a_pod_that_was_frozen_for_less_than_a_loss_does_not_end_the_job_either(command):
-    pods = command(FROZEN.replace("CODE", "2"), count=2)
-    pods.start()
-    pods.wait_until((pods.place / "beat-1-1").exists)
-    frozen = (pods.pods[1].pid, pods.child(1, "trainer"))
-    for pid in frozen:
-        os.kill(pid, signal.SIGSTOP)
-    pods.wait_for(0, "attempt 1 ends: trainer 0 ended with 2")
-    time.sleep(2.5)
-    for pid in reversed(frozen):  # The agent, once it is back, ends its trainer.
-        os.kill(pid, signal.SIGCONT)
-    pods.release()
-    pods.end_with(0, 0)
-    assert re.search(
-        r"; the pod of trainer 1 .* had said nothing for [345] s", pods.attempts()[0]["cause"]
-    )
 
 
 DRAINS = """

@@ -22,6 +22,7 @@ from paddle_node.contract import FAIL_JOB, ExitCode
 from paddle_node.environment import PodEnvironment
 from paddle_node.failure import Failure
 from paddle_node.rendezvous import messages as m
+from paddle_node.rendezvous.policy import NOT_ITS_FAULT
 from paddle_node.runtimes import Process, Runtime
 
 SERVER_PROBE = 0.05
@@ -163,10 +164,10 @@ class WorkerGroup:
                     self.attempt,
                     what,
                     code=0,
-                    failed=True,
-                    exited=False,
+                    trainer=False,
                     error="",
                     uncaught=False,
+                    stepped=None,
                     ago=0.0,
                     silent=0.0,
                 )
@@ -364,22 +365,16 @@ class WorkerGroup:
             return
         worker.reported = True
         code = worker.code or 0
-        # A pserver's code says nothing about the training, unless it is one that no other attempt
-        # can change.
-        shown = code if worker.process.role == "trainer" or code in FAIL_JOB else 0
-        # A worker that was killed, out of memory or by hand, or found the volume full says nothing
-        # about what it had loaded.
-        failed = code not in (0, KILLED, ExitCode.TERMINATED, ExitCode.VOLUME_FULL)
         ended = f"{worker.name} ended with {_code(worker.code)}"
         self._tell(
             m.Lost(
                 self.attempt,
                 ", ".join(filter(None, (ended, self._memory.describe_shortage(code == KILLED)))),
-                shown,
-                failed,
-                exited=code < 128,
-                error=worker.error if failed else "",
-                uncaught=failed and worker.uncaught,
+                code,
+                trainer=worker.process.role == "trainer",
+                error="" if code in NOT_ITS_FAULT else worker.error,
+                uncaught=worker.uncaught,
+                stepped=None,
                 ago=time.monotonic() - worker.end,
                 silent=worker.silent,
             )

@@ -12,19 +12,19 @@ class AttemptEnd:
     kind: str
     """One of `KINDS`, of volume/attempts.py, by which it is counted."""
     code: int = 0
-    """The exit code of the trainer that ended it; 0: no trainer did."""
-    failed: bool = False
-    """A process of the program ended it on its own: it was not killed, and the volume was not
-    full.
+    """The exit code of the process that ended it, 128 + the signal's number if a signal ended that;
+    0: no process did.
     """
-    exited: bool = True
-    """That process chose its exit code: no signal ended it."""
+    killed: bool = False
+    """A process was killed from outside, or found the volume full."""
     error: str = ""
-    """The exception that ended it; empty: none was seen."""
+    """The exception that ended that process; empty: none was seen."""
     uncaught: bool = False
     """That process exited with nothing behind the exception on its log."""
-    stepped: bool = False
-    """The process that ended it had made a step, as far as trainers report steps."""
+    stepped: bool | None = None
+    """It was seen to make a step; False: it was seen to make none; None: nobody can know."""
+    paused: bool = False
+    """A pod had been silent just before."""
     gone: bool = False
     """Every pod has said that no process of the attempt is left."""
     seconds: Mapping[str, float] = field(default_factory=dict)

@@ -8,18 +8,14 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from paddle_node.contract import ExitCode
-from paddle_node.rendezvous import goodput, retry_limits
+from paddle_node.rendezvous import goodput, policy
 from paddle_node.rendezvous.attempt_end import AttemptEnd
 from paddle_node.runtimes import History, Resumption
 from paddle_node.volume import attempts, passes, step_metrics
-from paddle_node.volume.attempts import PROGRAM, Outcome, RecordedAttempt
+from paddle_node.volume.attempts import Outcome, RecordedAttempt
 from paddle_node.volume.goodput import Goodput
 from paddle_node.volume.job_folder import JobFolder
 from paddle_node.volume.passes import Identity
-
-UNLOADABLE_AFTER = 2
-"""After this many attempts that fail before their first step, what they resumed from is skipped."""
 
 
 class Record:
@@ -54,20 +50,15 @@ class Record:
         or network may be at fault.
         """
         of_run = self._of_run
-        failed = [attempt.resume for attempt in of_run if attempt.early and attempt.resume]
-        loaded = [attempt.resume for attempt in of_run if attempt.stepped or attempt.made]
-        unloadable = [
-            resume
-            for resume in failed
-            if resume not in loaded and failed.count(resume) >= UNLOADABLE_AFTER
-        ]
         last = self._attempts[-1:]
         # Numbers order the passes: if this record was removed, the numbers of the attempts' folders
         # count.
         number = 1 + max(
             passes.last_attempt(self._folder), *(attempt.number for attempt in last), 0
         )
-        return History(not of_run, unloadable, number, bool(last) and last[0].gone)
+        return History(
+            not of_run, policy.list_unloadable(of_run), number, bool(last) and last[0].gone
+        )
 
     def begin(
         self,
@@ -117,22 +108,18 @@ class Record:
         self,
         ending: AttemptEnd,
         progress: str = "",
-        trainers_join: bool = True,
         saved: float = 0.0,
         metrics: bool = False,
     ) -> None:
         """Records the end of the present attempt.
 
-        `progress`: what it completed. `saved`: when something was last saved. `trainers_join`: the
-        trainers report their steps. `metrics`: of a command, its log shows them.
+        `progress`: what it completed. `saved`: when something was last saved. `metrics`: of a
+        command, its log shows them.
         """
         last, first = self.last, step_metrics.first_report(self._folder, self.last.number)
-        stepped = ending.stepped or first is not None
-        early = ending.kind == PROGRAM and ending.failed and not progress and not stepped
-        if trainers_join:
-            in_vain = not last.resume  # What it resumed from may be at fault.
-        else:
-            in_vain = retry_limits.ended_before_start(ending, last, metrics and first is None)
+        stepped = ending.stepped or (True if first is not None else ending.stepped)
+        if stepped is None and metrics and not last.resume:
+            stepped = False
         # A clock that was set back must not make time negative.
         ended = max(time.time(), last.started)
         seconds = goodput.split_seconds(
@@ -146,31 +133,18 @@ class Record:
             error=ending.error,
             made=progress,
             stepped=stepped,
-            early=early,
-            hopeless=early and ending.exited and in_vain,
+            uncaught=ending.uncaught,
+            killed=ending.killed,
+            paused=ending.paused,
             gone=ending.gone,
             ended=ended,
             seconds={part: round(spent, 3) for part, spent in seconds.items()},
         )
         self._write()
 
-    def check_limits(self, attempts: int) -> Outcome | None:
-        """Returns the failure after too many attempts without progress; None while another attempt
-        is allowed.
-        """
-        return retry_limits.check_limits(self._of_run, attempts)
-
-    def find_hopeless_outcome(self, resumption: Resumption) -> Outcome | None:
-        """Returns a failure if earlier attempts resumed the same way and never reached a step, else
-        None.
-        """
-        if not resumption.resume or resumption.resume not in self.history.unloadable:
-            return None
-        sentence = (
-            f"two attempts that began {resumption.description} failed before their first step, and "
-            f"there is nothing older to resume from: {self.last.cause}"
-        )
-        return Outcome(ExitCode.ATTEMPTS_EXHAUSTED, sentence)
+    def gather_facts(self, limit: int) -> policy.Facts:
+        """Returns what decides whether another attempt follows the last one, which has ended."""
+        return policy.gather(self._of_run, limit)
 
     @property
     def goodput(self) -> Goodput:

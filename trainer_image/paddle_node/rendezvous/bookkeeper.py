@@ -3,12 +3,14 @@ program's progress on the volume.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from paddle_node.contract import FAIL_JOB, ExitCode
+from paddle_node.contract import ExitCode
 from paddle_node.environment import PodEnvironment
 from paddle_node.failure import Failure
 from paddle_node.rendezvous import effects as ask
 from paddle_node.rendezvous import events as on
+from paddle_node.rendezvous import policy
 from paddle_node.rendezvous.attempt_end import AttemptEnd
 from paddle_node.rendezvous.attempts import Record
 from paddle_node.retry import disk_full, may_pass, retry
@@ -18,11 +20,6 @@ from paddle_node.volume.passes import Identity
 
 REFUSAL_MINUTES = 10
 """Minutes for which a volume may refuse the next attempt before the job fails."""
-
-
-def is_lasting(outcome: Outcome) -> bool:
-    """Whether `outcome` is the run's end also for pods that the Job starts later."""
-    return outcome.code == ExitCode.DONE or outcome.code in FAIL_JOB
 
 
 class Bookkeeper:
@@ -44,7 +41,7 @@ class Bookkeeper:
             )
             self._end(AttemptEnd("the pod of trainer 0 was lost", POD))
         self.identity = record.identity
-        self.exhausted = record.check_limits(pod.attempts) if self.identity else None
+        self.exhausted = policy.decide(record.gather_facts(pod.attempts)) if self.identity else None
 
     def answer(self, question: ask.Question) -> on.Event:
         """Returns what the volume answers."""
@@ -65,8 +62,13 @@ class Bookkeeper:
             self._resumption = retry(
                 lambda: self._progress.begin(identity, history), self._say, REFUSAL_MINUTES
             )
-            if (hopeless := self._record.find_hopeless_outcome(self._resumption)) is not None:
-                return on.JobOver(hopeless)
+            if self._resumption.resume and self._resumption.resume in history.unloadable:
+                facts = replace(
+                    self._record.gather_facts(self._pod.attempts),
+                    nothing_older=self._resumption.description,
+                )
+                if (outcome := policy.decide(facts)) is not None:
+                    return on.JobOver(outcome)
             number = retry(
                 lambda: self._record.begin(
                     self._resumption, identity, self.trainers_join, history.number
@@ -93,8 +95,8 @@ class Bookkeeper:
     def _record_end(self, ending: AttemptEnd) -> on.Event:
         """Records how the attempt ended. Even if that fails, the next attempt gets a new number."""
         self._end(ending)
-        exhausted = self._record.check_limits(self._pod.attempts)
-        return on.EndRecorded(exhausted, self._record.goodput.seconds)
+        facts = self._record.gather_facts(self._pod.attempts)
+        return on.EndRecorded(facts, self._record.goodput.seconds)
 
     def _conclude(self, attempt: int, stopped: bool) -> on.Event:
         """Answers whether anything is missing for the job to be done."""
@@ -116,7 +118,7 @@ class Bookkeeper:
             self._end(ending)
         if (goodput := self._record.goodput).seconds:
             self._say(goodput.line())
-        if is_lasting(outcome):
+        if policy.is_lasting(outcome):
             try:
                 self._record.finish(outcome)
             except OSError as error:
@@ -138,7 +140,6 @@ class Bookkeeper:
                 self._record.end(
                     ending,
                     progress,
-                    self.trainers_join,
                     retry(self._progress.save_time, self._say) if progress else 0.0,
                     metrics=bool(self._pod.command.metrics),
                 )

@@ -7,6 +7,7 @@ from paddle_node.rendezvous.attempt_end import AttemptEnd
 from paddle_node.rendezvous.heartbeat import LOST_AFTER
 from paddle_node.rendezvous.members import Member, Members
 from paddle_node.rendezvous.messages import Lost
+from paddle_node.rendezvous.policy import NOT_ITS_FAULT
 from paddle_node.rendezvous.trainers import Trainers
 from paddle_node.volume.attempts import PROGRAM
 
@@ -45,6 +46,8 @@ class CurrentAttempt:
     trainers: Trainers
     moved: float
     """When it last showed output or progress, apart from the steps that its trainers report."""
+    counted: bool = True
+    """Its trainers report their steps."""
     stop_cause: str = ""
     """The pod whose SIGTERM stops it; empty: none."""
     strays: bool = False
@@ -61,12 +64,13 @@ class CurrentAttempt:
 
     def _cause(self, at: float, member: Member, members: Members, lost: Lost) -> str:
         """Puts the end of a process into words: also who was silent before, if it had waited."""
-        error = f": {lost.error}" if lost.error and lost.exited else ""
+        exited = lost.code < 128
+        error = f": {lost.error}" if lost.error and exited else ""
         cause = f"{lost.what}{error}, in {member}"
-        if lost.error and not lost.exited:
+        if lost.error and not exited:
             cause += f"; its last exception: {lost.error}"
         # What was killed from outside would have spoken again.
-        if lost.silent and lost.failed:
+        if lost.silent and lost.code not in NOT_ITS_FAULT:
             # Trainers that report where they are say more than their output.
             first = members.name_silent(at, lost.silent * SILENCE_SHARE, but=member.hello.rank)
             waited_for = list(self.trainers.describe_waits(members.serving)) or [first]
@@ -74,12 +78,7 @@ class CurrentAttempt:
             cause = "; ".join(filter(None, (cause, *waited_for)))
         return cause
 
-    @property
-    def ended(self) -> float:
-        """When the first of the processes ended."""
-        return min(end.at for end in self.ends)
-
-    def explain(self, ending: AttemptEnd, pause: Pause) -> AttemptEnd:
+    def explain(self, ending: AttemptEnd, pause: Pause | None) -> AttemptEnd:
         """Returns the end. If processes ended the attempt, it includes what is known by now about
         those that ended first.
         """
@@ -88,21 +87,26 @@ class CurrentAttempt:
         first, *others = sorted(self.ends, key=lambda end: end.at)
         lost, causes = first.lost, [first.cause]
         # If one process was killed, the failure of the others says nothing about the program.
-        killed = [end.cause for end in others if not end.lost.failed]
-        if lost.failed:
+        killed = [end.cause for end in others if end.lost.code in NOT_ITS_FAULT]
+        failed = lost.code not in NOT_ITS_FAULT
+        if failed:
             causes += killed[:1]
-        if pause.covers(first.at):
+        paused = pause is not None and pause.covers(first.at)
+        if pause is not None and paused:
             causes.append(f"{pause.pod} had said nothing for {pause.ended - pause.began:.0f} s")
-        # A pserver's code says nothing, and it makes no steps.
-        stepped = self.trainers.stepped
-        self.crashed = [first.rank, lost.code] if lost.code else None
+        self.crashed = [first.rank, lost.code] if lost.trainer and lost.code else None
+        stepped = lost.stepped
+        if self.counted:
+            # Pservers make no steps.
+            steps = self.trainers.stepped
+            stepped = first.rank in steps if lost.trainer else bool(steps)
         return replace(
             ending,
             cause="; ".join(causes),
             code=lost.code,
-            failed=lost.failed and not killed,
-            exited=lost.exited,
+            killed=not failed or bool(killed),
             error=lost.error,
             uncaught=lost.uncaught,
-            stepped=first.rank in stepped if lost.code else bool(stepped),
+            stepped=stepped,
+            paused=paused,
         )

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from paddle_node.rendezvous.messages import Hello, Join, Message
+from paddle_node.rendezvous.policy import Facts
 from paddle_node.runtimes import Resumption
 from paddle_node.volume.attempts import Outcome
 
@@ -65,11 +66,11 @@ class AttemptBegun:
 
 @dataclass(frozen=True)
 class EndRecorded:
-    """`exhausted`: why no other attempt is allowed. `seconds`: where the time of all attempts went;
-    the volume knows better what was kept.
+    """`facts`: what decides whether another attempt follows. `seconds`: where the time of all
+    attempts went; the volume knows better what was kept.
     """
 
-    exhausted: Outcome | None
+    facts: Facts
     seconds: Mapping[str, float]
 
 

@@ -116,15 +116,15 @@ class Lost(Message):
     attempt: int
     what: str
     code: int
-    """The trainer's own exit code; 0: the end says nothing about the program."""
-    failed: bool
-    """The process ended on its own: it was not killed, and the volume was not full."""
-    exited: bool
-    """It chose its exit code: no signal ended it."""
+    """Its exit code, 128 + the signal's number if a signal ended it; 0: no code says why."""
+    trainer: bool
+    """It was a trainer: its code is the program's own."""
     error: str
     """The last exception on its log; empty: none was seen."""
     uncaught: bool
     """It exited with nothing behind that exception on its log."""
+    stepped: bool | None
+    """It was seen to make a step; False: it was seen to make none; None: nobody can know."""
     ago: float
     """Seconds since it ended."""
     silent: float

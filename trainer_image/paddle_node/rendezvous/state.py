@@ -17,9 +17,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from enum import Enum
 
-from paddle_node.contract import FAIL_JOB, ExitCode
+from paddle_node.contract import ExitCode
 from paddle_node.environment import PodEnvironment
-from paddle_node.rendezvous import deadlines, heartbeat
+from paddle_node.rendezvous import deadlines, heartbeat, policy
 from paddle_node.rendezvous import effects as e
 from paddle_node.rendezvous import events as on
 from paddle_node.rendezvous import messages as m
@@ -81,7 +81,7 @@ class Rendezvous:
         self._identity = identity
         self._effects: list[e.Effect] = []
         """The effects of the event that is being handled."""
-        self._attempt = CurrentAttempt(0, Trainers(pod.trainers), now)
+        self._attempt = CurrentAttempt(0, Trainers(pod.trainers), now, trainers_join)
         self._stopwatch = Stopwatch(trainers_join, Counter(seconds), now)
         self._since = self._reminded = self._looked = self._reported = self._ticked = now
         """When this state began, whom all wait for was last said, it was last looked who is slow,
@@ -95,8 +95,8 @@ class Rendezvous:
         """The volume has not yet answered the question that this state asks."""
         self._ending: AttemptEnd | None = None
         """Why the attempt is ending."""
-        self._pause = Pause(now, 0.0, "")
-        """The last time that a pod said nothing and then came back."""
+        self._pause: Pause | None = None
+        """The last time that a pod said nothing and then came back; None: never."""
         self._final: m.Finish | None = None
         """The message to every agent once the outcome is recorded."""
 
@@ -115,8 +115,8 @@ class Rendezvous:
                 self._hear_trainer(rank, connection, message, now)
             case on.AttemptBegun(number, resumption):
                 self._start(number, resumption, now)
-            case on.EndRecorded(exhausted, seconds):
-                self._after_end(exhausted, seconds, now)
+            case on.EndRecorded(facts, seconds):
+                self._after_end(facts, seconds, now)
             case on.Concluded(attempt, missing, progress):
                 self._conclude(attempt, missing, progress, now)
             case on.OutcomeRecorded(outcome):
@@ -190,7 +190,7 @@ class Rendezvous:
             # When a pod is lost, the other pods' programs fail at once; the loss itself shows
             # seconds later.
             ending = self._attempt.explain(self._ending, self._pause)
-            self._ending = replace(ending, cause=f"{ending.cause}; {cause}", kind=POD, failed=False)
+            self._ending = replace(ending, cause=f"{ending.cause}; {cause}", kind=POD)
         elif self.state is State.GATHERING:
             self._say(f"{cause}; waiting for it")
 
@@ -245,19 +245,6 @@ class Rendezvous:
         elif attempt.ends:  # Else it was no process that ended the attempt.
             attempt.add_end(member, self.members, lost, now)
 
-    def _end(self, now: float) -> None:
-        """Ends the attempt, of which no agent has a process left: no pod can be found lost any
-        more.
-        """
-        assert self._ending is not None
-        ending = self._ending = self._attempt.explain(self._ending, self._pause)
-        in_vain = ending.kind == PROGRAM and ending.code in FAIL_JOB and not self._asked
-        if in_vain and not self._pause.covers(self._attempt.ended):
-            sentence = f"{ending.cause}, which another attempt cannot change"
-            self._finish(Outcome(ending.code, sentence), now)
-        else:
-            self._record_end()
-
     def _hear_trainer(self, rank: int, connection: object, message: m.Message, now: float) -> None:
         session = self._attempt.trainers.sessions.get(rank)
         if session is None or session.connection is not connection or self.state not in RUNNING:
@@ -285,7 +272,7 @@ class Rendezvous:
             self._ending = AttemptEnd("a pod was lost before the attempt began", POD)
         else:
             members = [self.members[rank] for rank in range(self._pod.trainers)]
-            self._attempt = CurrentAttempt(number, trainers, now)
+            self._attempt = CurrentAttempt(number, trainers, now, self._trainers_join)
             self.members.begin()
             self._identity = members[0].read
             self._looked = self._reported = now
@@ -300,12 +287,10 @@ class Rendezvous:
             self._broadcast(m.Start(number, dict(resumption.resume), addresses))
         self._advance(now)
 
-    def _after_end(
-        self, exhausted: Outcome | None, seconds: Mapping[str, float], now: float
-    ) -> None:
+    def _after_end(self, facts: policy.Facts, seconds: Mapping[str, float], now: float) -> None:
         self._ending, self._stopwatch.seconds = None, Counter(seconds)
-        if exhausted is not None:
-            self._finish(exhausted, now)
+        if (outcome := policy.decide(facts)) is not None:
+            self._finish(outcome, now)
         elif self.state is State.ENDING:
             self._asked = False
             self._enter(State.GATHERING, now)
@@ -370,7 +355,8 @@ class Rendezvous:
         ):
             self._lose(AttemptEnd(self._attempt.stop_cause, STOPPED), now)
         if self.state is State.ENDING and not members.runs:
-            self._end(now)
+            # No pod can be found lost any more.
+            self._record_end()
         gathered = (
             self.state is State.GATHERING and not self._asked and members.is_complete(members.ready)
         )
@@ -408,7 +394,7 @@ class Rendezvous:
             return
         self._enter(State.ENDING, now)
         seconds = self._stopwatch.stop(self._attempt.trainers, now, done=False)
-        if not self._attempt.ends:
+        if not self._attempt.ends and self._trainers_join:
             ending = replace(ending, stepped=bool(self._attempt.trainers.stepped))
         self._ending, self._asked = replace(ending, seconds=seconds), False
         end, trainers = (

@@ -34,6 +34,9 @@ class RecordedAttempt:
     """What it resumed from, under the runtime's own names; empty: nothing."""
     cause: str | None = None
     code: int = 0
+    """The exit code of the process that ended it, 128 + the signal's number if a signal ended that;
+    0: no process did.
+    """
     made: str = ""
     """Its progress, in the runtime's own words; empty: none."""
     kind: str = PROGRAM
@@ -41,12 +44,18 @@ class RecordedAttempt:
     """Newer saves that were damaged, or that earlier attempts could not load."""
     data: str = ""
     program: str = ""
-    stepped: bool = False
+    stepped: bool | None = None
+    """It was seen to make a step; False: it was seen to make none; None: nobody can know."""
     error: str = ""
-    early: bool = False
-    """The program failed on its own before its first step, as far as anybody saw."""
-    hopeless: bool = False
-    """It failed early, and another attempt would, too."""
+    """The exception that ended that process; empty: none was seen."""
+    uncaught: bool = False
+    """That process exited with nothing behind the exception on its log."""
+    killed: bool = False
+    """A process of it was killed from outside, or found the volume full: its end says nothing about
+    the program.
+    """
+    paused: bool = False
+    """A pod had been silent just before: its peers' programs may have failed for that."""
     gone: bool = False
     """Every pod has said that no process of the attempt is left."""
     counted: bool = True
@@ -54,6 +63,17 @@ class RecordedAttempt:
     ended: float = 0.0
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Mean seconds per pod and part, as in `goodput`."""
+
+    @property
+    def early(self) -> bool:
+        """Whether the program failed on its own, without a step or progress that anybody saw."""
+        failed = self.kind == PROGRAM and self.code != 0 and not self.killed
+        return failed and not self.made and not self.stepped
+
+    @property
+    def before_step(self) -> bool:
+        """Whether it was seen to make no step."""
+        return self.stepped is False and not self.made
 
 
 @dataclass(frozen=True)
