@@ -1,13 +1,14 @@
 """The settings of job.yaml, and what follows from them."""
 
+import copy
 import hashlib
 import json
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from paddle_node import command_line, contract
 from paddle_node.contract import Variable
-from pydantic import AliasChoices, Field, WithJsonSchema
+from pydantic import AliasChoices, Field, WithJsonSchema, model_validator
 
 from k8s_charts.spec import groups
 from k8s_charts.spec import pod_security as standards
@@ -38,6 +39,8 @@ TRAIN_PY = ("fleet-ps", "collective")
 """Runtimes that run the program's train.py if there is no command."""
 PARAMETER_SERVERS = ("fleet-ps", "paddle-0.x")
 """Runtimes with a parameter server in each pod."""
+_PLACES = {"from", "folder", "path", "repository", "commit"}
+"""Settings of a program that say where it is."""
 SHARED_NAMESPACES = ("paddle", "default")
 """Namespaces of more than one job, whose pod security no job changes."""
 _PLACEHOLDERS = (
@@ -185,6 +188,24 @@ class JobSettings(Settings):
     """A ceiling for all jobs of the namespace together."""
     paddlejob: groups.PaddleJobSettings | None = None
     """controller paddlejob: settings that only its operator reads."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _train_what_lies_beside_the_file(cls, settings: Any) -> Any:
+        """A command's program is the job file's folder where the job names none."""
+        if not isinstance(settings, dict) or settings.get("command") is None:
+            return settings
+        program = settings.get("program", {})
+        if (
+            settings.get("controller", settings.get("engine", "job")) != "job"
+            or not isinstance(program, dict)
+            or program.keys() & _PLACES
+        ):
+            return settings
+        settings = copy.copy(settings)  # Of its class: it may know of faults.
+        settings["program"] = copy.copy(program)
+        settings["program"]["folder"] = "."
+        return settings
 
     @property
     def has_agent(self) -> bool:

@@ -51,7 +51,9 @@ class PackageIndex(Settings):
 
 
 class Program(Settings):
-    """The training program: a folder with train.py, or with what `command` runs."""
+    """The training program: a folder with train.py, or with what `command` runs. Default with a
+    command: the job file's folder.
+    """
 
     origin: Literal["image", "volume", "configmap", "folder", "git"] = Field(
         default="image", alias="from"
@@ -70,6 +72,11 @@ class Program(Settings):
     path: Text | None = None
     """The local folder, relative to this file. `from: folder`: subfolders too, without what git
     ignores; `from: configmap`: files only, 250 kB.
+    """
+    include: Several[Text] = ()
+    """Files and folders below that folder which are sent although git ignores them, and files which
+    are sent although they look like secrets, such as .env: without their name here, these are
+    refused.
     """
     repository: Text | None = Field(
         default=None,
@@ -137,7 +144,9 @@ class Program(Settings):
         read = self.read_local(folder, job_file)
         if self.repository is not None and self.commit is not None:
             below = self.folder if "folder" in self.model_fields_set else ""
-            read = ProgramArchive.from_commit(self.repository, self.commit, below, fetch=fetch)
+            read = ProgramArchive.from_commit(
+                self.repository, self.commit, below, self.include, fetch=fetch
+            )
         lines = read_requirements(self.requirements, read.root if read else None)
         baked = self.packages or self.environment == "image"
         for line in lines:
@@ -163,7 +172,10 @@ class Program(Settings):
         if self.path is None:
             return None
         return ProgramArchive.from_folder(
-            folder / Path(self.path).expanduser(), f"program.{self._written}", job_file
+            folder / Path(self.path).expanduser(),
+            f"program.{self._written}",
+            job_file,
+            self.include,
         )
 
     @model_validator(mode="wrap")

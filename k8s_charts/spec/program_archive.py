@@ -2,8 +2,8 @@
 ConfigMap; and its requirements.
 
 An archive of the same files has the same bytes on every machine (sorted, without times and owners),
-leaves out what git ignores, and has no link that leads out of the folder. Only `fetch` uses the
-network, and only for a commit that the cache lacks.
+leaves out what git ignores and holds no secret that is not named, and has no link that leads out of
+the folder. Only `fetch` uses the network, and only for a commit that the cache lacks.
 """
 
 import hashlib
@@ -11,9 +11,8 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import tarfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryFile, mkdtemp
@@ -21,12 +20,11 @@ from typing import Any, Self
 
 from paddle_node import contract
 
+from k8s_charts.spec import program_files
 from paddle_settings.addresses import hide_secrets
 from paddle_settings.errors import SettingError
 from paddle_settings.file import cache_path
 
-LEFT_BEHIND = {".git", ".rehearsal", ".storm", "__pycache__"}
-"""Names that are not part of a program: history, a rehearsal or a storm of it, compiled code."""
 INLINE_LIMIT = 250_000
 """Bytes as JSON. `kubectl apply` keeps a copy of the object in an annotation, which holds 262,144;
 a ConfigMap holds 1 MiB.
@@ -55,18 +53,33 @@ class ProgramArchive:
     """The setting that named the folder, for sentences."""
 
     @classmethod
-    def from_folder(cls, root: Path, setting: str, job_file: Path | None = None) -> Self:
-        """Reads the folder, which `setting` names; in a checkout, only what git does not ignore.
-        The job file is left out, so that a run can continue after you edit it. Raises SettingError.
+    def from_folder(
+        cls,
+        root: Path,
+        setting: str,
+        job_file: Path | None = None,
+        include: Iterable[str] = (),
+    ) -> Self:
+        """Reads the folder, which `setting` names: what git does not ignore, and what `include`
+        names. The job file is left out, so that a run can continue after you edit it. Raises
+        SettingError, also for what looks like a secret.
         """
         if not root.is_dir():
             raise SettingError(f"{setting} is {root}: there is no such folder")
         root = root.resolve()
         try:
             ours = job_file.resolve() if job_file is not None else None
-            names = tuple(sorted(name for name in _list_files(root) if root / name != ours))
+            listed = (
+                name for name in program_files.list_files(root, setting) if root / name != ours
+            )
+            names = tuple(sorted(program_files.add_named(root, listed, include, setting)))
             size = sum((root / name).lstat().st_size for name in names)
-            if not 0 < size <= contract.PROGRAM_LIMIT:
+            if not size:
+                raise SettingError(
+                    f"{setting} is {root}: it has no files for the pods; put the program there, or "
+                    "name its folder as `program.folder`"
+                )
+            if size > contract.PROGRAM_LIMIT:
                 raise SettingError(
                     f"{setting} is {root}: its files have {size:,} bytes, 1 to "
                     f"{contract.PROGRAM_LIMIT:,} are allowed; let .gitignore leave out what is "
@@ -80,7 +93,9 @@ class ProgramArchive:
             ) from None
 
     @classmethod
-    def from_commit(cls, repository: str, commit: str, folder: str, *, fetch: bool) -> Self:
+    def from_commit(
+        cls, repository: str, commit: str, folder: str, include: Iterable[str] = (), *, fetch: bool
+    ) -> Self:
         """Reads the files of a commit, or of a folder in it. Raises SettingError, also if a needed
         `fetch` is not allowed.
         """
@@ -99,7 +114,7 @@ class ProgramArchive:
             _fetch(repository, commit, checkout)
         if not (checkout / folder).is_dir():
             raise SettingError(f"program.folder is {folder}: commit {commit} has no such folder")
-        return cls.from_folder(checkout / folder, "program.folder")
+        return cls.from_folder(checkout / folder, "program.folder", include=include)
 
     def texts(self) -> dict[str, str]:
         """Returns the files by name, for a ConfigMap. Raises SettingError for what it cannot
@@ -163,22 +178,6 @@ def _write(root: Path, names: tuple[str, ...], file: Any, setting: str) -> str:
     return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _list_files(root: Path) -> Iterator[str]:
-    """Yields the names of files and links."""
-    listing = _git(
-        root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", check=False
-    )
-    # If git lists nothing, it is no checkout, or a folder that the repository around it ignores.
-    for name in set(listing.split("\0")) - {""} or {entry.name for entry in root.iterdir()}:
-        path = root / name
-        if (
-            path.is_dir() and not path.is_symlink() and path.name not in LEFT_BEHIND
-        ):  # In a checkout: a submodule.
-            yield from (f"{name.rstrip('/')}/{below}" for below in _list_files(path))
-        elif path.exists() and not LEFT_BEHIND.intersection(Path(name).parts):
-            yield name
-
-
 def _fetch(repository: str, commit: str, target: Path) -> None:
     """Fetches the whole commit into the cache. On failure the cache keeps what it held."""
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -193,18 +192,14 @@ def _fetch(repository: str, commit: str, target: Path) -> None:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def _git(folder: Path, *arguments: str, check: bool = True) -> str:
+def _git(folder: Path, *arguments: str) -> str:
     try:
-        done = subprocess.run(
-            ["git", "-C", str(folder), *arguments], capture_output=True, check=False
-        )
+        done = program_files.git(folder, *arguments)
     except FileNotFoundError:
-        if not check:
-            return ""
         raise SettingError(
             "program.from is git, and git is not installed: install it, or use `from: folder`"
         ) from None
-    if check and done.returncode != 0:
+    if done.returncode != 0:
         message = hide_secrets(done.stderr.decode(errors="replace").strip().partition("\n")[0])
         raise SettingError(f"program.commit cannot be read: git says {message}")
     return os.fsdecode(done.stdout)

@@ -97,6 +97,11 @@ def _program(job: JobSettings) -> Iterator[str]:
             f"program.folder is {folder} and program.from is folder: folder belongs to "
             "`from: image | volume | configmap | git`"
         )
+    if program.include and not local and origin != "git":
+        yield (
+            f"program.include is given and program.from is {origin}: include belongs to `from: "
+            "folder | configmap | git`"
+        )
     if local and program.path is None:
         yield f"program.path is missing: `from: {origin}` needs it"
     if origin == "git":

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from k8s_charts.spec import TrainingJob
-from k8s_charts.spec.program_archive import LEFT_BEHIND
+from k8s_charts.spec.program_files import LEFT_BEHIND
 from paddle_aws.operations.images import interpreter
 
 _CODE = ("paddle_aws", "k8s_charts", "trainer_image", "examples")

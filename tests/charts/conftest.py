@@ -28,9 +28,14 @@ def outputs() -> ClusterOutputs:
 
 
 def _job(**settings: Any) -> TrainingJob:
-    return TrainingJob.parse(
-        {"name": "words", "trainers": 3, "data": {"source": "s3://corpus/words"}} | settings
-    )
+    # Otherwise a command's program would be the folder where the tests run.
+    shared = {
+        "name": "words",
+        "trainers": 3,
+        "data": {"source": "s3://corpus/words"},
+        "program": {"folder": "quick_start"},
+    }
+    return TrainingJob.parse(shared | settings)
 
 
 @pytest.fixture(scope="session")

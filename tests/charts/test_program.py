@@ -267,6 +267,138 @@ def test_what_no_config_map_can_hold_is_refused(
         parsed(tmp_path, {"from": "configmap", "path": "mine"})
 
 
+def test_a_commands_program_is_the_job_files_folder_if_it_names_none(
+    tmp_path: Path, outputs: ClusterOutputs
+) -> None:
+    job_file = tmp_path / "job.yaml"
+    (tmp_path / "train.py").write_text("print('mine')\n")
+    (tmp_path / "dist").mkdir()
+    (tmp_path / "dist" / "0001-words-data.k8s.yaml").write_text("of an earlier `manifests`")
+    for program in ("", "program: {requirements: [six]}\n"):
+        job_file.write_text(f"name: words\ntrainers: 2\n{program}command: python train.py\n")
+        job = TrainingJob.load(job_file)
+        assert archive(job).names == ("train.py",)
+        assert archive(job).digest in list_archives(job, outputs)
+    job_file.write_text("name: words\ntrainers: 2\ncommand: python none.py\n")
+    with pytest.raises(SettingError, match=f"command names none.py: {tmp_path} has no such file"):
+        TrainingJob.load(job_file)
+
+
+SECRETS = yaml.safe_load(Path(__file__).with_name("secret_files.yaml").read_text())
+
+
+@pytest.fixture(params=["checkout", "no checkout", "no git", "ignored by the checkout around it"])
+def unpacked(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """A folder `mine`, once as each kind that git knows or does not."""
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "train.py").write_text("pass\n")
+    if request.param == "checkout":
+        git(folder, "init", "--quiet")
+    if request.param == "ignored by the checkout around it":
+        git(tmp_path, "init", "--quiet")
+        (tmp_path / ".gitignore").write_text("mine/\n")
+    if request.param == "no git":
+        git(folder, "init", "--quiet")
+        monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    return folder
+
+
+def test_gitignore_holds_in_every_folder(unpacked: Path, tmp_path: Path) -> None:
+    for name, text in SECRETS["ignored"].items():
+        file = unpacked / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(text.encode())
+    assert list(archive(parsed(tmp_path, MINE)).names) == SECRETS["sent"]
+
+
+@pytest.mark.parametrize("name", SECRETS["refused"])
+def test_what_looks_like_a_secret_is_refused_unless_it_is_named(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "mine" / name
+    file.parent.mkdir(parents=True)
+    (tmp_path / "mine" / "train.py").write_text("pass\n")
+    file.write_text("-----BEGIN OPENSSH PRIVATE KEY-----\n" if name == "notes" else "x")
+    for kind in ("folder", "configmap"):
+        with pytest.raises(SettingError) as caught:
+            parsed(tmp_path, {"from": kind, "path": "mine"})
+        assert str(caught.value) == (
+            f"program.path has {name}: that looks like a secret, which everybody who reads the "
+            f"volume could read; let .gitignore leave it out, or name it in `program.include: "
+            f"[{name}]`"
+        )
+    assert name in archive(parsed(tmp_path, MINE | {"include": [name]})).names
+    if "/" in name:
+        with pytest.raises(SettingError, match="looks like a secret"):
+            parsed(tmp_path, MINE | {"include": [name.partition("/")[0]]})
+
+
+def test_harmless_names_are_no_secrets(program: Path, tmp_path: Path) -> None:
+    for name in SECRETS["harmless"]:
+        (program / name).write_text("x")
+    assert set(archive(parsed(tmp_path, MINE)).names) >= set(SECRETS["harmless"])
+
+
+def test_what_is_named_is_sent_although_git_ignores_it(program: Path, tmp_path: Path) -> None:
+    job = parsed(tmp_path, MINE | {"include": ["large.data", "tools"]})
+    assert {"large.data", "tools/train.py"} < set(archive(job).names)
+    for name in ("none", "../other", "/etc/passwd", "."):
+        with pytest.raises(SettingError, match=rf"program.include has {name}: .*has no such file"):
+            parsed(tmp_path, MINE | {"include": [name]})
+    with pytest.raises(SettingError, match=r"program.include is given and program.from is image"):
+        parsed(tmp_path, {"include": ["x"]})
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a folder away")
+def test_a_folder_that_git_refuses_to_read_is_a_sentence(program: Path, tmp_path: Path) -> None:
+    os.chown(program, 65534, 65534)
+    os.chown(program / ".git", 65534, 65534)
+    with pytest.raises(SettingError) as caught:
+        parsed(tmp_path, MINE)
+    assert str(caught.value) == (
+        f"program.path is {program}: git refuses to read it (detected dubious ownership in "
+        f"repository at '{program}'): run `git config --global --add safe.directory {program}` if "
+        "you trust it"
+    )
+
+
+def test_a_broken_checkout_is_a_sentence_and_runs_no_program_of_its_own(
+    program: Path, tmp_path: Path
+) -> None:
+    git(program, "config", "core.fsmonitor", f"touch {tmp_path}/ran; true")
+    parsed(tmp_path, MINE)
+    assert not (tmp_path / "ran").exists()
+    (program / ".git" / "index").write_text("cut")
+    with pytest.raises(
+        SettingError, match=r"mine: git refuses to read it \(.*\): mend the checkout"
+    ):
+        parsed(tmp_path, MINE)
+
+
+def test_an_empty_submodule_is_one_sentence(program: Path, tmp_path: Path) -> None:
+    allow = ("-c", "protocol.file.allow=always")
+    main = tmp_path / "main"
+    main.mkdir()
+    git(main, "init", "--quiet")
+    git(main, *allow, "submodule", "--quiet", "add", str(program), "third_party")
+    git(main, "commit", "--quiet", "--message", "one")
+    with_files = archive(
+        parsed(tmp_path, {"folder": "./main"}, command="python third_party/train.py")
+    )
+    assert "third_party/tools/train.py" in with_files.names
+    git(tmp_path, "clone", "--quiet", str(main), "clone")
+    says = "which is empty: run `git submodule update --init --recursive` in a clone"
+    for settings in (
+        {"folder": "./clone"},
+        {"from": "git", "repository": f"file://{main}", "commit": git(main, "rev-parse", "HEAD")},
+    ):
+        job = {"name": "j", "trainers": 1, "command": "python x", "program": settings}
+        with pytest.raises(SettingError) as caught:
+            TrainingJob.parse(job, tmp_path, fetch=True)
+        assert says in str(caught.value) and "\n" not in str(caught.value)
+
+
 def test_requirements_may_be_as_long_as_a_config_map_holds(tmp_path: Path) -> None:
     line = f"six==1.16.0 --hash=sha256:{'0' * 64}"
     settings = {"from": "volume", "folder": "mine", "requirements": [line] * 10_000}

@@ -69,7 +69,7 @@ class Project:
             "trainers": 1,
             "paddle": "2.6",
             "command": "python train.py",
-            "program": {"requirements": list(requirements), **more},
+            "program": {"folder": "quick_start", "requirements": list(requirements), **more},
             "data": {"source": "s3://a/b"},
         }
         return interpreter.folder(TrainingJob.parse(settings), self.folder) / "python"

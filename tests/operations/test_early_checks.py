@@ -101,6 +101,7 @@ def test_what_nobody_knows_refuses_nothing_and_what_is_doubted_is_said(
         "warning: line 1 of mine.tsv looks like a header" in done.err
         and "line 52 of mine.tsv is not UTF-8" in done.err
     )
+    (folder / "train.py").write_text("pass")
     command = {**JOB, "command": "python train.py", "paddle": "2.6"}
     (folder / "job.yaml").write_text(yaml.safe_dump(command))
     assert "warning" not in run("manifests").err

@@ -104,7 +104,10 @@ def test_lines_that_the_program_leaves_out_are_read_and_none_may_be_missing():
 
 
 def test_the_summary_repeats_what_the_program_printed_last_not_paddle(tmp_path):
-    job = TrainingJob.parse({"name": "mine", "trainers": 1, "command": "python train.py"})
+    (tmp_path / "train.py").touch()
+    (tmp_path / "README").write_text("mine")
+    settings = {"name": "mine", "trainers": 1, "command": "python train.py"}
+    job = TrainingJob.parse(settings, tmp_path)
     log = tmp_path / "pod.log"
     noise = "[trainer 0.0] I1126 18:00:00.000000  7 tcp_store.cc:293] receive shutdown event\n" * 9
     log.write_text(f"{noise}[trainer 0.0] accuracy 0.93\n{noise}")

@@ -1,0 +1,191 @@
+"""Which files of a folder are the program: those that git would take, and none that looks like a
+secret.
+
+In a checkout git lists them; what git refuses to read is a SettingError. Elsewhere, and without
+git, the folder's .gitignore files hold all the same.
+"""
+
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+
+from pathspec import GitIgnoreSpec
+
+from paddle_settings.errors import SettingError
+
+LEFT_BEHIND = {".git", ".rehearsal", ".storm", "__pycache__"}
+"""Names that are not part of a program: history, a rehearsal or a storm of it, compiled code."""
+_MANIFESTS = re.compile(r"(.*/)?dist/[^/]*\.k8s\.yaml")
+"""What `paddle-aws manifests` writes: each time it would be another program."""
+_SECRET_FOLDERS = {".aws", ".azure", ".gnupg", ".kube", ".ssh"}
+_SECRETS = """
+    .env .env.* *.env .envrc
+    *.pem *.key *.p12 *.pfx *.jks *.keystore *.ppk id_rsa id_dsa id_ecdsa id_ed25519
+    .netrc _netrc .pypirc .npmrc .pgpass .htpasswd .git-credentials .dockercfg .s3cfg .boto
+    credentials credentials.json credentials.ini credentials.y*ml *credentials.csv rootkey.csv
+    *accesskeys.csv client_secret*.json service*account*.json secrets.json secrets.toml
+    secrets.y*ml kaggle.json kubeconfig *.kubeconfig
+"""
+"""Names of files that hold passwords and keys, in small letters."""
+_NO_SECRET = re.compile(r"\.env\.(example|sample|template|dist)")
+_PRIVATE_KEY = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY")
+_LOCAL = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
+"""Variables of a git hook's shell, which name another repository than the folder's."""
+
+
+def git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """Runs git in the folder, with its messages in English, and without programs that the folder's
+    own settings name. Raises FileNotFoundError without git.
+    """
+    return subprocess.run(
+        ["git", "-C", str(folder), "-c", "core.fsmonitor=false", *arguments],
+        env={name: value for name, value in os.environ.items() if name not in _LOCAL}
+        | {"LC_ALL": "C"},
+        capture_output=True,
+        check=False,
+    )
+
+
+def list_files(root: Path, setting: str) -> Iterator[str]:
+    """Yields the names of files and links of the folder that `setting` names. Raises SettingError
+    for a checkout that git refuses to read, and for an empty submodule.
+    """
+    listed = _list_by_git(root, setting)
+    if listed is None:
+        yield from _walk_alone(root, setting)
+        return
+    for name in listed:
+        path = root / name
+        if _is_no_part(name):
+            continue
+        if path.is_dir() and not path.is_symlink():  # A submodule, or another checkout.
+            inner = list_files if (path / ".git").exists() else _walk_alone
+            below = list(inner(path, setting))
+            if not below and not name.endswith("/"):
+                raise SettingError(
+                    f"{setting} has the submodule {path}, which is empty: run `git submodule "
+                    "update --init --recursive` in a clone, and name that as `program.folder`"
+                )
+            yield from (f"{name.rstrip('/')}/{name_}" for name_ in below)
+        elif path.exists():
+            yield name
+
+
+def _list_by_git(root: Path, setting: str) -> set[str] | None:
+    """Returns the names that git lists. None: no checkout, no git, or a folder that the repository
+    around it ignores.
+    """
+    try:
+        done = git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+        if done.returncode == 0:
+            names = {*os.fsdecode(done.stdout).split("\0")} - {""}
+            ignored = not names and git(root, "check-ignore", "--quiet", ".").returncode == 0
+            return None if ignored else names
+    except FileNotFoundError:
+        return None
+    said = done.stderr.decode(errors="replace").strip().removeprefix("fatal: ")
+    if said.startswith("not a git repository (or any"):
+        return None
+    first, *rest = said.splitlines() or [f"it ended with {done.returncode}"]
+    remedy = next((line.strip() for line in rest if "git config" in line), "")
+    raise SettingError(
+        f"{setting} is {root}: git refuses to read it ({first}): "
+        + (f"run `{remedy}` if you trust it" if remedy else "mend the checkout")
+    )
+
+
+def _is_no_part(name: str) -> bool:
+    return bool(LEFT_BEHIND.intersection(PurePosixPath(name).parts) or _MANIFESTS.fullmatch(name))
+
+
+def _walk_alone(root: Path, setting: str) -> Iterator[str]:
+    return _walk(root, root, setting)
+
+
+def _walk(
+    root: Path, folder: Path, setting: str, above: tuple[GitIgnoreSpec | None, ...] = ()
+) -> Iterator[str]:
+    """Yields the names below `folder` that no .gitignore up to `root` leaves out; `above` are those
+    of the folders above it, the outermost first.
+    """
+    rules = (*above, _rules(folder))
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            path, is_folder = Path(entry.path), entry.is_dir(follow_symlinks=False)
+            name = path.relative_to(root).as_posix()
+            if _is_no_part(name) or _is_ignored(name + "/" * is_folder, rules):
+                continue
+            if not is_folder:
+                if path.exists():
+                    yield name
+            elif (path / ".git").exists():
+                yield from (f"{name}/{below}" for below in list_files(path, setting))
+            else:
+                yield from _walk(root, path, setting, rules)
+
+
+def _is_ignored(name: str, rules: tuple[GitIgnoreSpec | None, ...]) -> bool:
+    """Returns whether the nearest .gitignore that has a word on the name leaves it out."""
+    for depth, rule in reversed(list(enumerate(rules))):
+        below = name.split("/", depth)[-1]
+        if rule is not None and (verdict := rule.check_file(below).include) is not None:
+            return verdict
+    return False
+
+
+def _rules(folder: Path) -> GitIgnoreSpec | None:
+    try:
+        text = (folder / ".gitignore").read_text("utf-8-sig", errors="surrogateescape")
+    except FileNotFoundError:
+        return None
+    return GitIgnoreSpec.from_lines(text.splitlines())
+
+
+def add_named(root: Path, names: Iterable[str], named: Iterable[str], setting: str) -> set[str]:
+    """Returns the program's names, with what `program.include` names, whatever git ignores. Raises
+    SettingError for a name that is not there, and for what looks like a secret and is not named.
+    """
+    found, chosen = set(names), set()
+    for name in named:
+        path = root / name
+        inside = path.exists() and path.resolve().is_relative_to(root) and path != root
+        if not inside or ".." in PurePosixPath(name).parts or PurePosixPath(name).is_absolute():
+            raise SettingError(
+                f"program.include has {name}: {root} has no such file or folder; a path relative "
+                "to it is allowed"
+            )
+        chosen.add(path.relative_to(root).as_posix())
+        files = [path] if not path.is_dir() else (file for file in path.rglob("*"))
+        found |= {
+            relative.as_posix()
+            for file in files
+            if (file.is_symlink() or file.is_file())
+            and not LEFT_BEHIND.intersection((relative := file.relative_to(root)).parts)
+        }
+    if secrets := sorted(name for name in found - chosen if _looks_secret(root, name)):
+        more = f" and {len(secrets) - 3} more files" if len(secrets) > 3 else ""
+        be, them = ("look like secrets", "them") if secrets[1:] else ("looks like a secret", "it")
+        raise SettingError(
+            f"{setting} has {', '.join(secrets[:3])}{more}: that {be}, which everybody who reads "
+            f"the volume could read; let .gitignore leave {them} out, or name {them} in "
+            f"`program.include: [{', '.join(secrets[:3])}]`"
+        )
+    return found
+
+
+def _looks_secret(root: Path, name: str) -> bool:
+    *folders, last = PurePosixPath(name.lower()).parts
+    if _SECRET_FOLDERS.intersection(folders) or (".docker" in folders and last == "config.json"):
+        return True
+    if _NO_SECRET.fullmatch(last):
+        return False
+    if any(fnmatchcase(last, pattern) for pattern in _SECRETS.split()):
+        return True
+    file = root / name
+    if file.is_symlink() or file.lstat().st_size > 65_536:
+        return False
+    with file.open("rb") as stream:
+        return _PRIVATE_KEY.match(stream.read(64).lstrip()) is not None
