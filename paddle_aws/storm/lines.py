@@ -1,63 +1,16 @@
-"""Reads a program's lines: steps, the job's metrics, or any numbers; and writes counts."""
+"""Reads any numbers in a program's lines, and writes counts."""
 
-import json
 import re
-from collections.abc import Mapping
-from contextlib import suppress
 
-import re2
+from paddle_node.volume.steps import LINE_LENGTH
 
-_TOLD = re2.compile(r"paddle_node: step (\d+) (\{.*\})$")
-"""A step of a program on our API (paddle_node.training.step_log)."""
 _BETWEEN = re.compile(r"[\s,;(){}\[\]|\"'*]+")
 _NAME = re.compile(r"[A-Za-z_][\w.@/-]*[:=]?")
 _NUMBER = re.compile(
     r"(?:([A-Za-z_][\w.@/-]*)[:=])?([-+]?(?:\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|nan|inf))[.%:]?"
 )
-_LONGEST = 2000
-"""Characters of a line that are read."""
 GLOG = re.compile(r"[IWEF]\d{4} ")
 """How lines of Paddle about itself begin."""
-
-
-class LineReader:
-    """Reads lines by a job's patterns; `step` is that of the step's number."""
-
-    def __init__(self, metrics: Mapping[str, str]) -> None:
-        self.patterns = {
-            name: re2.compile(pattern) for name, pattern in metrics.items() if name != "world_size"
-        }
-        self._step_pattern = self.patterns.pop("step", None)
-
-    def read_step(self, line: str) -> tuple[int, Mapping[str, float]] | None:
-        """Returns the step that a line reports, and its metrics; None: it reports none."""
-        # A program may print anything.
-        with suppress(TypeError, ValueError, OverflowError, RecursionError):
-            return self._read_step(line)
-        return None
-
-    def _read_step(self, line: str) -> tuple[int, Mapping[str, float]] | None:
-        if match := _TOLD.search(line[:_LONGEST]):
-            metrics: dict[str, float] = json.loads(match[2])
-            return int(match[1]), {printable(name): float(value) for name, value in metrics.items()}
-        if self._step_pattern is None or not (match := self._step_pattern.search(line[:_LONGEST])):
-            return None
-        parts = match.groupdict()
-        step = (
-            int((float(parts["epoch"]) - 1) * float(parts["iterations"])) + int(parts["iteration"])
-            if set(parts) == {"epoch", "iteration", "iterations"}
-            else int(float(match[1]))
-        )
-        return step, self.read_metrics(line)
-
-    def read_metrics(self, line: str) -> dict[str, float]:
-        """Returns the job's metrics in a line."""
-        metrics = {}
-        for name, pattern in self.patterns.items():
-            with suppress(TypeError, ValueError):
-                if value := pattern.search(line[:_LONGEST]):
-                    metrics[name] = float(value[1])
-        return metrics
 
 
 def read_numbers(line: str) -> dict[str, float]:
@@ -66,7 +19,7 @@ def read_numbers(line: str) -> dict[str, float]:
     """
     values: dict[str, float] = {}
     name, place = "", 0
-    for token in filter(None, _BETWEEN.split(line[:_LONGEST])):
+    for token in filter(None, _BETWEEN.split(line[:LINE_LENGTH])):
         match = _NUMBER.fullmatch(token)
         if match is None:
             name = token if _NAME.fullmatch(token) else f"{name}:" if token in ":=" else ""

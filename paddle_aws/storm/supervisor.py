@@ -14,6 +14,7 @@ from pathlib import Path
 
 from paddle_node.contract import Variable
 from paddle_node.volume.job_folder import JobFolder
+from paddle_node.volume.steps import LineReader
 
 from paddle_aws.rehearsal.pods.container import CallFilter, RunningContainer
 from paddle_aws.rehearsal.pods.job import POLL_INTERVAL
@@ -24,7 +25,7 @@ from paddle_aws.storm import connections
 from paddle_aws.storm.calls import Answer, Call, Listener, filter_program
 from paddle_aws.storm.contents import read_output
 from paddle_aws.storm.faults import COUNTED, FREEZES, SERVERS, VOLUME, Fault
-from paddle_aws.storm.lines import GLOG, LineReader, printable, read_numbers
+from paddle_aws.storm.lines import GLOG, printable, read_numbers
 from paddle_aws.storm.processes import (
     ancestors,
     children,
@@ -335,14 +336,12 @@ class StormSupervisor(Supervisor):
         if not line.strip():
             return
         self._say(f"rank {rank.rank}: {line[:300]}")
-        report = self._reader.read_step(line)
-        if report is not None:
-            step, metrics = report
+        step, metrics = self._reader.parse(line)
+        if step is not None:
             self._ranks.reporting[rank.rank] = rank
             self.trace.add_step(Event("step", self._now(), rank.attempt, rank.rank, step, metrics))
             return
-        metrics = self._reader.read_metrics(line)
-        if self._reader.patterns:
+        if self._reader.metrics:
             self._results.setdefault(rank.rank, {}).update(metrics)
         elif (values := read_numbers(line)) and not GLOG.match(line):
             self._results[rank.rank] = values
@@ -352,15 +351,15 @@ class StormSupervisor(Supervisor):
         The rest of the line is read when it has ended.
         """
         rest = self._texts.get((call.process, call.arguments[0]), b"").decode(errors="replace")
-        if rank.trains and (held := self._reader.read_step(rest)) is not None:
-            self.trace.add_step(Event("step", self._now(), rank.attempt, rank.rank, held[0]))
+        if rank.trains and (step := self._reader.parse(rest).step) is not None:
+            self.trace.add_step(Event("step", self._now(), rank.attempt, rank.rank, step))
 
     def _step_in(self, call: Call) -> int | None:
         """Returns the newest step in a text that is about to be printed."""
         key = call.process, call.arguments[0]
         text = (self._texts.get(key, b"") + call.text).decode(errors="replace")
-        steps = [self._reader.read_step(line) for line in re.split(r"[\r\n]", text)]
-        return next((step[0] for step in reversed(steps) if step is not None), None)
+        steps = [self._reader.parse(line).step for line in re.split(r"[\r\n]", text)]
+        return next((step for step in reversed(steps) if step is not None), None)
 
     def _read_agent(self, text: bytes, container: RunningContainer) -> None:
         for line in map(printable, text.decode(errors="replace").splitlines()):

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 import pytest
+from paddle_node.volume.steps import LineReader
 
 from paddle_aws.storm.faults import Fault
-from paddle_aws.storm.lines import LineReader
 from paddle_aws.storm.trace import Event, InflictedFault, Trace
 from paddle_aws.storm.verdict import Calm, judge
 
@@ -21,7 +21,7 @@ def run(
         trace.events.append(Event("start", number, number, 0))
         for rank, lines in ranks.items():
             for line in filter(None, lines.split(";")):
-                step, metrics = reader.read_step(line)
+                step, metrics = reader.parse(line)
                 trace.add_step(Event("step", number, number, rank, step, metrics))
     return trace
 
@@ -107,8 +107,8 @@ def test_a_value_that_is_no_number_is_one_that_can_be_equal(value):
 def test_a_line_of_a_program_reaches_no_terminal_and_does_no_harm():
     reader = LineReader({})
     nested = "[" * 950 + "]" * 950
-    assert reader.read_step(f'paddle_node: step 1001 {{"a":{nested}}}') is None
-    assert reader.read_step('paddle_node: step 1 {"\\u001b[2J": 1}') == (1, {"\\x1b[2J": 1.0})
+    assert reader.parse(f'paddle_node: step 1001 {{"a":{nested}}}') == (None, {})
+    assert reader.parse('paddle_node: step 1 {"\\u001b[2J": 1}') == (1, {"\\x1b[2J": 1.0})
 
 
 def test_a_program_that_ends_at_a_damaged_checkpoint_is_told_what_the_storm_did_to_it():

@@ -9,19 +9,17 @@ is read at most every five seconds, outside the event loop.
 import asyncio
 import contextlib
 import itertools
-import json
 import math
 import os
-import re
 import socket
-import stat
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from paddle_node import background, contract
+from paddle_node.volume import steps
+from paddle_node.volume.steps import Step
 
 CLIENTS = 8
 """Connections that are served at once; others wait in the kernel, where `WAITING` have room."""
@@ -36,13 +34,10 @@ CACHE_SECONDS = 1.0
 """Seconds for which an answer is reused."""
 READ_AGAIN, WAIT = 5.0, 0.5
 """Seconds between two looks at the volume, and how long an answer waits for one."""
-TAIL = 65_536
-"""Bytes at the end of a step log that are read."""
-RANKS, NAMES = 16, 50
-"""Most step logs of a pod that are read, and most metrics of one of them."""
+RANKS = 16
+"""Most step logs of a pod that are read."""
 ENTRIES = 10_000
 """Most files of the pod's folder that are looked at."""
-_STEP_LOG = re.compile(r"steps-([0-9]{1,6})\.jsonl")
 OPEN_METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -94,81 +89,34 @@ class Progress:
 def read_progress(folder: Path, attempt: int) -> list[Progress]:
     """Returns what the step logs in a pod's folder on the volume say about an attempt. Blocking.
 
-    Programs write there, so it checks the kind and length of each file, and every line. Raises
-    OSError.
+    Programs write there, so it checks the kind of each file, and every line. Raises OSError.
     """
     with os.scandir(folder) as entries:
         names = [entry.name for entry in itertools.islice(entries, ENTRIES)]
-    matches = [match for name in names if (match := _STEP_LOG.fullmatch(name)) is not None]
+    matches = [match for name in names if (match := steps.FILE.fullmatch(name)) is not None]
     progress = []
     for match in sorted(matches, key=lambda match: int(match[1]))[:RANKS]:
-        lines = [line for line in _lines(folder / match[0]) if line["attempt"] == attempt]
-        if lines:
+        if lines := steps.read_newest(folder / match[0], attempt):
             progress.append(_progress(match[1], lines))
     return progress
 
 
-def _lines(file: Path) -> Iterator[dict[str, Any]]:
-    """Yields the well-formed lines at the end of a step log."""
-    for line in _tail(file).split(b"\n"):
-        try:
-            entry = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if (
-            isinstance(entry, dict)
-            and type(entry.get("attempt")) is int
-            and _number(entry.get("step")) is not None
-            and _number(entry.get("time")) is not None
-            and isinstance(entry.get("metrics"), dict)
-        ):
-            yield entry
-
-
-def _tail(file: Path) -> bytes:
-    # Neither a link to elsewhere nor a pipe, on which this process would wait.
-    descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        state = os.fstat(descriptor)
-        if not stat.S_ISREG(state.st_mode):
-            return b""
-        return os.pread(descriptor, TAIL, max(0, state.st_size - TAIL))
-    finally:
-        os.close(descriptor)
-
-
-def _progress(rank: str, lines: list[dict[str, Any]]) -> Progress:
+def _progress(rank: str, lines: list[Step]) -> Progress:
     # The last lines, which are at most ten seconds apart: a speed of about the last minute.
     newest, before = lines[-1], lines[-min(len(lines), 7)]
-    seconds = newest["time"] - before["time"]
-    steps = newest["step"] - before["step"]
-    read, read_before = _number(newest.get("records")), _number(before.get("records"))
-    same_pass = newest.get("pass") == before.get("pass")
-    metrics = {
-        name[:100].encode(errors="replace").decode(): number
-        for name, value in list(newest["metrics"].items())[:NAMES]
-        if (number := _number(value)) is not None
-    }
+    seconds, made = newest.time - before.time, newest.step - before.step
+    read, read_before = newest.records, before.records
+    same_pass = newest.pass_number == before.pass_number
     return Progress(
         rank,
-        int(newest["step"]),
-        metrics,
-        _number(newest.get("pass")),
-        steps / seconds if seconds > 0 and steps >= 0 else None,
+        newest.step,
+        {name: value for step in lines for name, value in step.metrics.items()},
+        newest.pass_number,
+        made / seconds if seconds > 0 and made >= 0 else None,
         (read - read_before) / seconds
         if seconds > 0 and same_pass and read is not None and read_before is not None
         else None,
     )
-
-
-def _number(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None
 
 
 @dataclass(frozen=True)

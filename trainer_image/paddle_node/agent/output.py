@@ -226,11 +226,11 @@ class Log(threading.Thread):
     @property
     def world(self) -> int:
         """The last number that the pattern of the metric `world_size` has matched; 0: none."""
-        return self._metrics.world if self._metrics is not None else 0
+        return self._metrics.reader.world if self._metrics is not None else 0
 
     @property
     def tells_world(self) -> bool:
-        return self._metrics is not None and self._metrics.of_world is not None
+        return self._metrics is not None and self._metrics.reader.tells_world
 
     def measure_silence(self, end: float) -> float:
         """Returns for how many seconds the process had written nothing when it ended, or before its

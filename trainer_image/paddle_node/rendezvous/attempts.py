@@ -11,7 +11,7 @@ from dataclasses import replace
 from paddle_node.rendezvous import goodput, policy
 from paddle_node.rendezvous.attempt_end import AttemptEnd
 from paddle_node.runtimes import History, Resumption
-from paddle_node.volume import attempts, passes, step_metrics
+from paddle_node.volume import attempts, passes, steps
 from paddle_node.volume.attempts import Outcome, RecordedAttempt
 from paddle_node.volume.goodput import Goodput
 from paddle_node.volume.job_folder import JobFolder
@@ -116,7 +116,7 @@ class Record:
         `progress`: what it completed. `saved`: when something was last saved. `metrics`: of a
         command, its log shows them.
         """
-        last, first = self.last, step_metrics.first_report(self._folder, self.last.number)
+        last, first = self.last, steps.first_report(self._folder, self.last.number)
         stepped = ending.stepped or (True if first is not None else ending.stepped)
         if stepped is None and metrics and not last.resume:
             stepped = False

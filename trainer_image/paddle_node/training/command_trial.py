@@ -20,12 +20,13 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
-from paddle_node import command_line, contract, environment
+from paddle_node import contract, environment
 from paddle_node.contract import ExitCode
 from paddle_node.environment import Attempt
 from paddle_node.failure import Failure, leave
 from paddle_node.runtimes import launch
 from paddle_node.staging import preparation
+from paddle_node.volume.steps import LineReader
 
 MOST_SHOWN = 3
 """Lines of a kind that are shown."""
@@ -46,9 +47,7 @@ class Matches:
     """How many lines each pattern has matched, and which lines look as if they should match."""
 
     def __init__(self, patterns: Mapping[str, str]) -> None:
-        self._patterns = {
-            name: command_line.compile_pattern(pattern) for name, pattern in patterns.items()
-        }
+        self._reader = LineReader(patterns)
         self._texts = dict(patterns)
         self.lines = 0
         self.matched = dict.fromkeys(patterns, 0)
@@ -66,10 +65,9 @@ class Matches:
 
     def read(self, line: str) -> None:
         self.lines += 1
-        for name, pattern in self._patterns.items():
-            match = pattern.search(line)
-            self.matched[name] += match is not None
-            if match and (rest := _CUT.match(line, match.end(1))):
+        for name, match in self._reader.matches(line).items():
+            self.matched[name] += 1
+            if rest := _CUT.match(line, match.end(1)):
                 self._cut.setdefault(name, f"{match[1]} of {match[1]}{rest[0]}")
         for name, lines in self._alike.items():
             if len(lines) < MOST_SHOWN and re.search(_NUMBER.format(self._words[name]), line, re.I):
@@ -86,7 +84,7 @@ class Matches:
 
     def describe(self) -> list[str]:
         """Returns a sentence for each pattern."""
-        if not self._patterns:
+        if not self._texts:
             alike = [line for name in KINDS for line in self._alike[name]]
             alike = list(dict.fromkeys(alike))[:MOST_SHOWN]
             return [f"metrics is not set; these lines look like steps: {_quote(alike)}"] * bool(

@@ -6,7 +6,6 @@ line spoils no other. If the volume accepts no lines, training continues.
 """
 
 import contextlib
-import json
 import math
 import os
 import sys
@@ -18,12 +17,12 @@ from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any
 
-from paddle_node import command_line
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.environment import ProgramEnvironment
 from paddle_node.failure import leave
-from paddle_node.volume import durable, pass_metrics
+from paddle_node.volume import durable, pass_metrics, steps
 from paddle_node.volume.goodput import KEPT, PARTS, SAVING, SLOWEST
+from paddle_node.volume.steps import WORLD_SIZE
 
 MOST_LINES = 500
 """Lines of a file above which every second line that neither begins nor ends an attempt is
@@ -35,15 +34,6 @@ time.
 """
 RETRY_AFTER = 60.0
 """Seconds before a volume that accepted no line is tried again."""
-LINE_LENGTH = 2000
-"""Characters of a log line that are searched for metrics."""
-MOST_READ = 16
-"""Lines with metrics that are read of those that came together: more come from a program that
-prints faster than anybody can read, and a sample of its lines is as good.
-"""
-STEP = "step"
-WORLD_SIZE = "world_size"
-"""The metric that is no number of a step, but how many ranks the program has."""
 
 
 class StepLog:
@@ -58,6 +48,9 @@ class StepLog:
         self._refused = self._counted = False
         self._sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0])
         self._step = 0
+        self._written_step: int | None = 0
+        self._not_finite: set[str] = set()
+        """Metrics that were not finite so far."""
 
     @property
     def step(self) -> int:
@@ -73,8 +66,13 @@ class StepLog:
         **facts: object,
     ) -> None:
         """Adds a step's metrics; counts steps unless `step` is given. `now` writes a line however
-        recent the last one is.
+        recent the last one is, as does the first value of a metric that is not finite.
         """
+        not_finite = {name for name, value in metrics.items() if not math.isfinite(value)}
+        if not_finite - self._not_finite:
+            self.flush()
+            self._not_finite |= not_finite
+            now = True
         self._counted = step is None
         self._step = self._step + 1 if step is None else step
         for name, value in metrics.items():
@@ -88,24 +86,19 @@ class StepLog:
 
     def flush(self) -> None:
         """Writes what was added since the last line."""
-        if self._sums:
+        if self._sums or self._step != self._written_step:
             self._write(time.monotonic(), {})
 
     def _write(self, moment: float, facts: Mapping[str, object]) -> None:
-        self._written = moment
+        self._written, self._written_step = moment, self._step
         means = {name: total / count for name, (total, count) in self._sums.items()}
         self._sums.clear()
-        # JSON has no infinity, and nobody can draw one.
-        entry = {
-            name: float(f"{mean:.6g}") if math.isfinite(mean) else None
-            for name, mean in means.items()
-        }
         line = {
             "attempt": self._attempt,
             "step": self._step,
             "time": round(time.time(), 3),
             **facts,
-            "metrics": entry,
+            "metrics": steps.encode(means),
         }
         if self._counted:
             line["counted"] = True
@@ -173,98 +166,30 @@ class TimeSpent:
 
 
 class LineMetrics:
-    """Metrics in a program's log lines. The first group of each pattern is the metric of that name;
-    `step` is the step's number. Lines without a step, such as those behind a progress bar, belong
-    to the step of the line before. The groups `epoch`, `iteration` and `iterations` together tell
-    the number of a program that counts iterations anew in each epoch.
-    """
+    """Writes the metrics in a program's lines to its step log."""
 
     def __init__(self, log: StepLog, patterns: Mapping[str, str]) -> None:
         self.log = log
-        self._patterns = {
-            name: command_line.compile_pattern(pattern) for name, pattern in patterns.items()
-        }
-        self._in_many = [
-            command_line.compile_pattern(f"(?m){pattern}")
-            for name, pattern in patterns.items()
-            if name not in (WORLD_SIZE, STEP)
-        ]
-        self._step: int | None = None
-        self.of_world = self._patterns.pop(WORLD_SIZE, None)
-        self.world = 0
-        """How many ranks the program says that it has; 0: it has not said so."""
-        self.unseen = dict(patterns) if log.first else {}
-        """Patterns that no line has matched yet; for rank 0 only, as other ranks often print
+        self.reader = steps.LineReader(patterns)
+
+    @property
+    def unseen(self) -> Mapping[str, str]:
+        """Patterns that no line has matched yet; of rank 0 only, as other ranks often print
         nothing.
         """
+        return self.reader.unseen if self.log.first else {}
 
     def read(self, lines: Sequence[str]) -> None:
-        """Reads lines that came together: if they are many, up to `MOST_READ` with metrics, spread
-        evenly.
-        """
-        for line in lines if self.of_world is not None else ():
-            if (match := self.of_world.search(line[:LINE_LENGTH])) and match[1].isdecimal():
-                self.world = int(match[1])
-                self.unseen.pop(WORLD_SIZE, None)
-        if len(lines) <= MOST_READ:
-            for line in lines:
-                self._read(line)
-            return
-        text = "\n".join(lines).encode(errors="replace")
-        begin = 0
-        for place in range(1, MOST_READ + 1):
-            if begin * MOST_READ >= place * len(text):
-                continue
-            matches = [pattern.search(text, begin) for pattern in self._in_many]
-            starts = [match.start() for match in matches if match]
-            if not starts:
-                return
-            start, end = text.rfind(b"\n", 0, min(starts)) + 1, text.find(b"\n", min(starts))
-            end = len(text) if end < 0 else end
-            above = text[max(begin, start - LINE_LENGTH) : start].decode(errors="replace")
-            self._read_step(above.split("\n"))
-            self._read(text[start:end].decode(errors="replace"))
-            begin = max(end + 1, place * len(text) // MOST_READ)
-
-    def _read_step(self, lines: Sequence[str]) -> None:
-        """Reads the newest step in the lines."""
-        if STEP not in self._patterns:
-            return
-        for line in reversed(lines):
-            if match := self._patterns[STEP].search(line[:LINE_LENGTH]):
-                with contextlib.suppress(TypeError, ValueError, OverflowError):
-                    self._step = int(_number_in(match))
-                    self.unseen.pop(STEP, None)
-                    return
-
-    def _read(self, line: str) -> None:
-        self._read_step([line])
-        values = {}
-        for name, pattern in self._patterns.items():
-            if name != STEP and (match := pattern.search(line[:LINE_LENGTH])):
-                with contextlib.suppress(TypeError, ValueError):
-                    values[name] = _number_in(match)
-                    self.unseen.pop(name, None)
-        if values:
-            self.log.add(values, self._step)
-
-
-def _number_in(match: Any) -> float:
-    """Returns the number that a line tells: the first group; or, of epochs from 1 and iterations
-    within them, how many iterations there were. Raises TypeError or ValueError.
-    """
-    parts = match.groupdict()
-    if set(parts) != {"epoch", "iteration", "iterations"}:
-        return float(match[1])
-    return (float(parts["epoch"]) - 1) * float(parts["iterations"]) + float(parts["iteration"])
+        """Reads lines that came together."""
+        for report in self.reader.read(lines):
+            self.log.add(report.metrics, report.step)
 
 
 def print_step(step: int | None, metrics: Mapping[str, float]) -> None:
     """Prints a step for those who watch this process's lines, if its environment asks for that."""
     if os.environ.get(Variable.PRINT_STEPS):
-        line = f"paddle_node: step {step} {json.dumps(dict(metrics))}\n"
         with contextlib.suppress(OSError):
-            os.write(2, line.encode())
+            os.write(2, steps.format_report(step, metrics).encode())
 
 
 def report(metrics: Mapping[str, Any], step: Any) -> None:

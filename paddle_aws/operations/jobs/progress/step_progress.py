@@ -1,13 +1,14 @@
 """How far a training is by the steps that it wrote on the volume: any program that reports them."""
 
 import json
-from collections.abc import Iterator
+import math
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from paddle_node.volume import steps
 from paddle_node.volume.job_folder import JobFolder
 
 from paddle_aws.operations.jobs.volume.server import Folder
@@ -60,40 +61,20 @@ def read(volume: Folder) -> StepProgress | None:
         ]
     if not attempts:
         return None
-    number, steps = attempts[-1]["number"], []
+    number, lines = attempts[-1]["number"], []
     with suppress(FileNotFoundError):
-        steps = [line for line in _steps(volume) if line.get("attempt") == number]
+        content = volume.read(str(_FIRST), -_TAIL)
+        lines = [step for step in steps.parse(content) if step.attempt == number]
     end = ""
     if len(attempts) > 1 and attempts[-2].get("run") == attempts[-1].get("run"):
         end = str(attempts[-2].get("cause") or "")
-    if not steps:
+    if not lines:
         return StepProgress(number, last_end=end)
-    newest, before = steps[-1], steps[0]
-    seconds = newest["time"] - before["time"]
-    speed = (newest["step"] - before["step"]) / seconds if seconds > 0 else None
-    values = newest["metrics"] if isinstance(newest.get("metrics"), dict) else {}
+    newest, before = lines[-1], lines[0]
+    seconds = newest.time - before.time
+    speed = (newest.step - before.step) / seconds if seconds > 0 else None
+    values = {name: value for step in lines for name, value in step.metrics.items()}
     loss = values.get("loss", next(iter(values.values()), None))
-    reported = datetime.fromtimestamp(newest["time"], UTC).isoformat()
-    return StepProgress(
-        number, newest["step"], loss if _is_number(loss, 1e300) else None, speed, end, reported
-    )
-
-
-def _steps(volume: Folder) -> Iterator[dict[str, Any]]:
-    """Yields the last lines of rank 0's metrics. What is cut off, or is no step, is left out: any
-    program can write to that file.
-    """
-    for line in volume.read(str(_FIRST), -_TAIL).splitlines():
-        with suppress(ValueError, RecursionError):
-            step = json.loads(line)
-            if (
-                isinstance(step, dict)
-                and _is_number(step.get("step"), 1e18)
-                and _is_number(step.get("time"), 1e11)
-            ):
-                yield step | {"step": int(step["step"])}
-
-
-def _is_number(value: Any, largest: float) -> bool:
-    """Returns whether a value of a JSON document is a number up to `largest`, not a NaN."""
-    return type(value) in (int, float) and -largest <= value <= largest
+    reported = datetime.fromtimestamp(newest.time, UTC).isoformat()
+    loss = loss if loss is not None and math.isfinite(loss) else None
+    return StepProgress(number, newest.step, loss, speed, end, reported)

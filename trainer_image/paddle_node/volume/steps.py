@@ -1,0 +1,282 @@
+"""A training's steps: as a program's lines tell them, and as the volume keeps them, a JSON object
+per line of `steps-<rank>.jsonl`.
+
+Any program can write both, so nothing in them is trusted: what is cut off, or is no step, is left
+out. A value that is not finite stays what it is: NaN or an infinity.
+"""
+
+import json
+import math
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from paddle_node.command_line import compile_pattern
+from paddle_node.volume.job_folder import JobFolder
+
+STEP = "step"
+WORLD_SIZE = "world_size"
+"""The metric that is no number of a step, but how many ranks the program has."""
+LARGEST = 1e18
+"""Steps that a program can have made at most."""
+LINE_LENGTH = 2000
+"""Characters of a printed line that are searched."""
+MOST_READ = 16
+"""Lines with metrics that are read of those that came together, beside the last of each metric:
+more come from a program that prints faster than anybody can read, and a sample is as good.
+"""
+LINES_ABOVE = 20
+"""Lines above one with metrics in which its step is sought."""
+FILE = re.compile(r"steps-([0-9]{1,6})\.jsonl")
+TAIL = 65_536
+"""Bytes at the end of a file that hold the newest steps."""
+FILE_BYTES = 4 << 20
+"""Bytes of a file from which it is not read whole; a rank rarely writes a tenth of that."""
+NAMES, NAME_LENGTH = 50, 100
+"""Most metrics of a step, and most characters of a name."""
+_NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+"""Strings in the files, as JSON has no such numbers."""
+_PRINTED = re.compile(r"paddle_node: step (\d{1,18}) (\{.*\})$")
+
+
+@dataclass(frozen=True)
+class Step:
+    """A line of a rank's file: the means since the line before."""
+
+    attempt: int
+    step: int
+    time: float
+    """Seconds since 1970."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    pass_number: float | None = None
+    records: float | None = None
+    """Those of the pass that the rank has read so far."""
+
+
+def encode(metrics: Mapping[str, float]) -> dict[str, float | str]:
+    """Returns metrics as a file has them, with six digits."""
+    return {
+        name: float(f"{value:.6g}") if math.isfinite(value) else _name(value)
+        for name, value in metrics.items()
+    }
+
+
+def _name(value: float) -> str:
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def parse(content: bytes) -> Iterator[Step]:
+    """Yields the steps of a file, or of its end."""
+    for line in content.split(b"\n"):
+        with suppress(ValueError, RecursionError):
+            entry = json.loads(line)
+            if isinstance(entry, dict) and (step := _step(entry)) is not None:
+                yield step
+
+
+def _step(entry: Mapping[str, Any]) -> Step | None:
+    attempt, metrics = entry.get("attempt"), entry.get("metrics")
+    number, time = finite(entry.get("step"), LARGEST), finite(entry.get("time"), 1e11)
+    if type(attempt) is not int or number is None or time is None or not isinstance(metrics, dict):
+        return None
+    values = {_clean(name): _value(value) for name, value in list(metrics.items())[:NAMES]}
+    numbers = {name: value for name, value in values.items() if value is not None}
+    return Step(
+        attempt, int(number), time, numbers, finite(entry.get("pass")), finite(entry.get("records"))
+    )
+
+
+def _value(value: object) -> float | None:
+    """Returns a metric's value; null is how earlier releases wrote what is not finite."""
+    if value is None or isinstance(value, str):
+        return math.nan if value is None else _NOT_FINITE.get(str(value))
+    if isinstance(value, float) and not math.isfinite(value):
+        return value
+    return finite(value)
+
+
+def finite(value: object, most: float = math.inf) -> float | None:
+    """Returns a value of a JSON document as a number up to `most`; None: it is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) and abs(number) <= most else None
+
+
+def _clean(name: str) -> str:
+    """Returns a name without what a terminal would take for an order."""
+    name = name[:NAME_LENGTH].encode(errors="replace").decode()
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in name)
+
+
+def read_newest(file: Path, attempt: int) -> list[Step]:
+    """Returns the last steps of an attempt in a rank's file. Raises OSError."""
+    # Neither a link to elsewhere nor a pipe, on which this process would wait.
+    descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        state = os.fstat(descriptor)
+        if not stat.S_ISREG(state.st_mode):
+            return []
+        content = os.pread(descriptor, TAIL, max(0, state.st_size - TAIL))
+    finally:
+        os.close(descriptor)
+    return [step for step in parse(content) if step.attempt == attempt]
+
+
+def first_report(folder: JobFolder, attempt: int) -> float | None:
+    """Returns when rank 0 reported its first metrics in an attempt, in seconds since 1970: 0 if
+    they are too many to read, None if it reported none.
+    """
+    file = folder.steps(0, 0)
+    with suppress(OSError):
+        if file.stat().st_size >= FILE_BYTES:
+            return 0.0
+        steps = parse(file.read_bytes())
+        return next((step.time for step in steps if step.attempt == attempt), None)
+    return None
+
+
+class Report(NamedTuple):
+    """What a program's line tells."""
+
+    step: int | None
+    metrics: Mapping[str, float]
+
+
+def format_report(step: int | None, metrics: Mapping[str, float]) -> str:
+    """Returns the line in which a program on our API prints a step."""
+    return f"paddle_node: step {step} {json.dumps(dict(metrics))}\n"
+
+
+def _parse_printed(line: str) -> Report | None:
+    if "paddle_node: step " in line and (match := _PRINTED.search(line)):
+        # A program may print anything.
+        with suppress(TypeError, ValueError, OverflowError, RecursionError):
+            values = json.loads(match[2])
+            return Report(int(match[1]), {_clean(k): float(v) for k, v in values.items()})
+    return None
+
+
+class LineReader:
+    """Reads a program's lines by a job's patterns. The first group of each is the metric of that
+    name; `step` is the step's number. Lines without a step, such as those behind a progress bar,
+    belong to the step of the line before. The groups `epoch`, `iteration` and `iterations` together
+    tell the number of a program that counts iterations anew in each epoch.
+    """
+
+    def __init__(self, patterns: Mapping[str, str]) -> None:
+        self._patterns = {name: compile_pattern(pattern) for name, pattern in patterns.items()}
+        self._in_many = {
+            name: compile_pattern(f"(?m){pattern}")
+            for name, pattern in patterns.items()
+            if name != WORLD_SIZE
+        }
+        self.metrics = set(patterns) - {STEP, WORLD_SIZE}
+        """The names of a step's metrics."""
+        self.unseen = dict(patterns)
+        """Patterns with which no line has told a number yet."""
+        self.step: int | None = None
+        """The newest step."""
+        self.world = 0
+        """How many ranks the program says that it has; 0: it has not said so."""
+
+    @property
+    def tells_world(self) -> bool:
+        """Whether one of the patterns is that of the world's size."""
+        return WORLD_SIZE in self._patterns
+
+    def parse(self, line: str) -> Report:
+        """Returns what one line tells."""
+        line = line[:LINE_LENGTH]
+        if printed := _parse_printed(line):
+            return printed
+        numbers = {name: self._number(name, line) for name in self.metrics}
+        metrics = {name: number for name, number in numbers.items() if number is not None}
+        return Report(self._step_in(line), metrics)
+
+    def matches(self, line: str) -> dict[str, Any]:
+        """Returns the match of each pattern with which a line tells a number."""
+        found = {
+            name: pattern.search(line[:LINE_LENGTH]) for name, pattern in self._patterns.items()
+        }
+        return {name: match for name, match in found.items() if _number_in(match) is not None}
+
+    def read(self, lines: Sequence[str]) -> Iterator[Report]:
+        """Yields what lines tell that came together. Of many it reads a sample, and the last one of
+        each pattern.
+        """
+        self._read_world(lines)
+        reported, done = self.step, 0
+        places = range(len(lines)) if len(lines) <= MOST_READ else self._choose(lines)
+        for place in places:
+            above = lines[max(done, place - LINES_ABOVE) : place]
+            self.step = self._newest_step(above)
+            report, done = self.parse(lines[place]), place + 1
+            self.step = self.step if report.step is None else report.step
+            if report.metrics:
+                reported = self.step
+                yield Report(self.step, report.metrics)
+        if self.step != reported:
+            yield Report(self.step, {})
+
+    def _choose(self, lines: Sequence[str]) -> list[int]:
+        """Returns the places of lines to read, in order."""
+        chosen: set[int] = set()
+        last: dict[str, range] = {}
+        size = -(-len(lines) // MOST_READ)
+        for begin in range(0, len(lines), size):
+            part = range(begin, min(begin + size, len(lines)))
+            text = "\n".join(lines[begin : part.stop]).encode(errors="replace")
+            starts = []
+            for name, pattern in self._in_many.items():
+                if match := pattern.search(text):
+                    last[name] = part
+                    starts += [match.start()] if name in self.metrics else []
+            if starts:
+                chosen.add(begin + text.count(b"\n", 0, min(starts)))
+        for name, part in last.items():
+            search = self._patterns[name].search
+            matches = (place for place in reversed(part) if search(lines[place][:LINE_LENGTH]))
+            chosen.update([next(matches, part.start)])
+        return sorted(chosen)
+
+    def _read_world(self, lines: Iterable[str]) -> None:
+        for line in lines if self.tells_world else ():
+            size = self._number(WORLD_SIZE, line[:LINE_LENGTH])
+            if size is not None and 0 < size <= LARGEST and size.is_integer():
+                self.world = int(size)
+
+    def _newest_step(self, lines: Sequence[str]) -> int | None:
+        steps = (self._step_in(line[:LINE_LENGTH]) for line in reversed(lines))
+        return next((step for step in steps if step is not None), self.step)
+
+    def _step_in(self, line: str) -> int | None:
+        number = self._number(STEP, line) if STEP in self._patterns else None
+        return None if number is None or not abs(number) <= LARGEST else int(number)
+
+    def _number(self, name: str, line: str) -> float | None:
+        number = _number_in(self._patterns[name].search(line))
+        if number is not None:
+            self.unseen.pop(name, None)
+        return number
+
+
+def _number_in(match: Any) -> float | None:
+    """Returns the number that a match tells: the first group; or, of epochs from 1 and iterations
+    within them, how many iterations there were. None: it is no number.
+    """
+    # No match, a group that is not there, or no number.
+    with suppress(AttributeError, IndexError, TypeError, ValueError):
+        parts = match.groupdict()
+        if set(parts) != {"epoch", "iteration", "iterations"}:
+            return float(match[1])
+        return (float(parts["epoch"]) - 1) * float(parts["iterations"]) + float(parts["iteration"])
+    return None
