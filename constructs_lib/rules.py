@@ -23,7 +23,7 @@ class Violation(NamedTuple):
     """
 
 
-class Bounds(NamedTuple):
+class WholeNumbers(NamedTuple):
     """The smallest and the largest number that is allowed."""
 
     least: int
@@ -74,14 +74,14 @@ KUBERNETES_VERSION = r"^1\.\d{2,3}$"
 EMAIL = r"^[^@\s]+@[^@\s.]+(\.[^@\s.]+)+$"
 EMAIL_LENGTH = 50
 """AWS Budgets takes no longer address."""
-EMAILS = Bounds(1, 10)
+EMAILS = WholeNumbers(1, 10)
 """How many addresses a budget's notification takes."""
-USD = Bounds(1)
-DAYS = Bounds(1)
+USD = WholeNumbers(1)
+DAYS = WholeNumbers(1)
 """How long objects, images and snapshots are kept."""
-IMAGES = Bounds(1)
-POSIX_ID = Bounds(1, 4294967295)
-BACKUP_DAYS = Bounds(0, 90)
+IMAGES = WholeNumbers(1)
+POSIX_ID = WholeNumbers(1, 4294967295)
+BACKUP_DAYS = WholeNumbers(0, 90)
 """How long FSx keeps daily backups."""
 LUSTRE_FOLDER = r"^/[^/].*$"
 """A folder of a file system that shows a bucket's objects."""

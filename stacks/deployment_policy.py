@@ -73,45 +73,34 @@ def statements(spec: ClusterSpec, templates: Templates) -> list[dict[str, Any]]:
     grouped: dict[str, tuple[set[str], set[str], dict[str, Any]]]
     grouped = {"Parameters": ({"ssm:GetParameters"}, _parameters(spec, kinds), {})}
     for kind in sorted(kinds):
-        for action in sorted(
-            {action for calls in DATA["handlers"][kind].values() for action in calls.split()}
-        ):
-            service = action.partition(":")[0]
-            resources_of_action = DATA["actions"][action].split()
-            arns = (
-                {
-                    arn
-                    for resource in resources_of_action
-                    for arn in _arns(spec, templates, action, f"{service}:{resource}")
-                }
-                if resources_of_action
-                else {"*"}
-            )
-            grants = [
-                (
-                    sid,
-                    condition,
-                    {arn for arn in arns if re.fullmatch(arn_pattern[0], arn)}
-                    if arn_pattern
-                    else arns,
-                )
-                for pattern, sid, condition, *arn_pattern in conditions
-                if re.fullmatch(pattern, action)
-            ]
-            # The templates may have no resource of a kind whose ARNs contain names.
-            for sid, condition, its_arns in (
-                (
-                    grants
-                    or [(service.capitalize() if resources_of_action else "WhatHasNoArn", {}, arns)]
-                )
-                if arns
-                else ()
-            ):
+        calls = " ".join(DATA["handlers"][kind].values()).split()
+        for action in sorted(set(calls)):
+            for sid, condition, arns in _grants(spec, templates, action, conditions):
                 actions, resources, _ = grouped.setdefault(sid, (set(), set(), condition))
                 actions.add(action)
-                resources.update({"*"} if sid == "Look" else its_arns)
+                resources.update({"*"} if sid == "Look" else arns)
     denied: list[dict[str, Any]] = _fill_in(spec, templates)["beside"]
     return [{"Sid": sid, **_statement(*grouped[sid])} for sid in sorted(grouped)] + denied
+
+
+def _grants(
+    spec: ClusterSpec, templates: Templates, action: str, conditions: list[Any]
+) -> Iterator[tuple[str, dict[str, Any], set[str]]]:
+    """Yields (statement, condition, ARNs) by which one action is allowed: those of `conditions`
+    that name it, or a statement of its service without a condition.
+    """
+    service = action.partition(":")[0]
+    kinds = DATA["actions"][action].split()
+    arns = {
+        arn for kind in kinds for arn in _arns(spec, templates, action, f"{service}:{kind}")
+    } or ({"*"} if not kinds else set())
+    if not arns:
+        return  # The templates have no resource of a kind whose ARNs contain names.
+    named = [entry for entry in conditions if re.fullmatch(entry[0], action)]
+    for _, sid, condition, *only in named:
+        yield sid, condition, {arn for arn in arns if not only or re.fullmatch(only[0], arn)}
+    if not named:
+        yield service.capitalize() if kinds else "WhatHasNoArn", {}, arns
 
 
 def _statement(

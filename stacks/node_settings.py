@@ -10,6 +10,7 @@ from pydantic import Field, field_validator
 from constructs_lib.ec2.node_rules import (
     LABEL_NAME,
     LABEL_VALUE,
+    MOST_NODES,
     MOUNT_FOLDER,
     RESERVATION,
     TAINTS,
@@ -79,11 +80,11 @@ class NodeGroup(Settings):
     """NVIDIA image, label paddle-aws/gpu=true, and taint nvidia.com/gpu=true:NoSchedule."""
     min: int = Field(default=1, ge=0)
     """Fewest nodes."""
-    max: int = Field(default=6, ge=1)
+    max: int = Field(default=MOST_NODES, ge=1)
     """Most nodes. With `compute: fixed`, only an autoscaler of yours starts more than `desired`."""
     desired: int = Field(
         default_factory=lambda group: default_desired(
-            group.get("min", 1), group.get("max", 6), group.get("gpu", False)
+            group.get("min", 1), group.get("max", MOST_NODES), group.get("gpu", False)
         ),
         ge=0,
     )

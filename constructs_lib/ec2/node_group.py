@@ -27,6 +27,7 @@ from constructs_lib.ec2.machine import (
     report_machine_counts,
 )
 from constructs_lib.ec2.node_rules import (
+    MOST_NODES,
     TYPES,
     VOLUME_GIB,
     contradictions,
@@ -134,8 +135,8 @@ class NodeGroup(Construct):
             raise TypeError(f"{self.node.path} has no {', '.join(sorted(unknown))}")
         least = props.get("min_size", 1)
         # A limit that only the deploy knows does not set the default of another one.
-        most = props.get("max_size", max(6, drop_token(least) or 0))
-        limits = (drop_token(least) or 0, drop_token(most) or 6)
+        most = props.get("max_size", max(MOST_NODES, drop_token(least) or 0))
+        limits = (drop_token(least) or 0, drop_token(most) or MOST_NODES)
         desired = props.get("desired_size", default_desired(*limits, self.shape.gpu))
         self.sizes = (least, desired, most)
         self._depends_on = props.get("depends_on", ())

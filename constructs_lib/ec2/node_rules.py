@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from constructs_lib.ec2.node_shape import GPU_TAINT, INSTANCE_TYPES, NodeShape, efa_cards
-from constructs_lib.rules import Bounds, Violation, duplicates, refuse_text, refuse_unlike
+from constructs_lib.rules import Violation, WholeNumbers, duplicates, refuse_text, refuse_unlike
 
 GPU_TYPE = re.compile(r"(g4dn|g5|g[6-9][a-z]*|gr\d[a-z]*|p[4-9][a-z]*(-[a-z0-9]+)?)\.[a-z0-9-]+")
 """NVIDIA machines that the Amazon Linux 2023 NVIDIA image supports (EKS user guide); g4ad is AMD's,
@@ -39,12 +39,14 @@ EFFECTS = {
     "NoExecute": "NO_EXECUTE",
 }
 """A taint's effects, and what EKS calls them."""
-TYPES = Bounds(1, 20)
+TYPES = WholeNumbers(1, 20)
 """How many instance types a managed node group takes."""
-TAINTS = Bounds(0, 50)
-VOLUME_GIB = Bounds(20, 16384)
-FEWEST, MOST = Bounds(0), Bounds(1)
-STATE_GIB = Bounds(10, 16384)
+TAINTS = WholeNumbers(0, 50)
+VOLUME_GIB = WholeNumbers(20, 16384)
+FEWEST, MOST = WholeNumbers(0), WholeNumbers(1)
+MOST_NODES = 6
+"""The default of a group's most nodes."""
+STATE_GIB = WholeNumbers(10, 16384)
 """A self-managed control plane's volume."""
 
 _SYSTEM = "bin|boot|dev|etc|lib|lib64|opt|proc|run|sbin|sys|tmp|usr|var"

@@ -228,28 +228,29 @@ class Line:
         """
         style, words = self._options.style, self._words
         if style == "flag":
-            for number, word in enumerate(words):
-                if word == f"--{key}":
-                    has_value = words[number + 1 : number + 2] and not re.match(
-                        r"--?[A-Za-z]", words[number + 1]
-                    )
-                    yield number, number + (2 if has_value else 1)
-                elif word.startswith(f"--{key}="):
-                    yield number, number + 1
-        elif style == "word":
-            for number, word in enumerate(words):
-                if word.startswith(f"{key}="):
-                    yield number, number + 1
-        elif style == "repeated":
-            for number, word in enumerate(words[1:], start=1):
-                if words[number - 1] in self._options.flag and word.startswith(f"{key}="):
-                    yield number - 1, number + 1
-        else:
+            yield from self._flags(f"--{key}")
+            return
+        searched = range(len(words))
+        if style == "group":
             groups = list(self._groups())
-            for begin, end in groups if every else groups[-1:]:
-                for number in range(begin, end):
-                    if words[number].startswith(f"{key}="):
-                        yield number, number + 1
+            searched = [n for group in (groups if every else groups[-1:]) for n in range(*group)]
+        for number in searched:
+            if not words[number].startswith(f"{key}="):
+                continue
+            if style != "repeated":
+                yield number, number + 1
+            elif number and words[number - 1] in self._options.flag:
+                yield number - 1, number + 1
+
+    def _flags(self, flag: str) -> Iterator[tuple[int, int]]:
+        """Yields where a flag stands, with its value if that is the next word."""
+        for number, word in enumerate(self._words):
+            if word.startswith(f"{flag}="):
+                yield number, number + 1
+            elif word == flag:
+                value = self._words[number + 1 : number + 2]
+                has_value = value and not re.match(r"--?[A-Za-z]", value[0])
+                yield number, number + (2 if has_value else 1)
 
 
 def load(path: Path) -> Recipe:

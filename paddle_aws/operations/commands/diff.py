@@ -263,46 +263,64 @@ def _losses(api: Any, stack: str) -> Iterator[Loss]:
             for which in ({}, {"ChangeSetName": NAME})
         )
         for change in changes:
-            kind = change["ResourceType"]
-            replaced = {"True": "replaced", "Conditional": "perhaps replaced"}.get(
-                change.get("Replacement", "")
-            )
-            if change["LogicalResourceId"] not in replaceable:
-                replaced = None
-            says = "removed" if change["Action"] == "Remove" else replaced
-            held = HOLDS_DATA.get(kind, "")
-            if held and says == "removed" and change.get("PolicyAction") == "Delete":
-                held += DELETED
-            named = {detail["Target"].get("Name", "") for detail in change.get("Details", ())}
-            if kind == "AWS::EKS::Cluster":
-                # Only the properties in FOR_GOOD replace a cluster, and only the range of this one.
-                says = None if says == "perhaps replaced" else says
-                ranges = [
-                    resources.get(change["LogicalResourceId"], {})
-                    .get("Properties", {})
-                    .get("KubernetesNetworkConfig", {})
-                    .get("ServiceIpv4Cidr")
-                    for resources in (before, after)
-                ]
-                if ranges[0] == ranges[1]:
-                    named.discard("KubernetesNetworkConfig")
-            elif kind in MACHINES and says != "removed" and named & NEW_MACHINES:
-                says = says if says == "replaced" else "new machines"
-            settings = ", ".join(
-                sorted({FOR_GOOD.get(kind, {}).get(name, "") for name in named} - {""})
-            )
-            refused = IN_USE.get(kind) if says else None
-            if settings:
-                refused = (
-                    f"CloudFormation cannot change {settings} of a deployed cluster: {SET_BACK}"
-                )
-            elif kind == "AWS::EKS::Nodegroup" and named & VERSIONS and named - VERSIONS:
-                refused = MIXED
-            if refused:
-                yield Loss(stack, change["LogicalResourceId"], kind, REFUSED, refused)
-            elif says:
-                yield Loss(stack, change["LogicalResourceId"], kind, says, held)
+            may_replace = change["LogicalResourceId"] in replaceable
+            if loss := _loss(stack, change, may_replace, before, after):
+                yield loss
         yield from _sooner_expiries(stack, before, after)
+
+
+def _loss(
+    stack: str,
+    change: Mapping[str, Any],
+    may_replace: bool,
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+) -> Loss | None:
+    """Returns what one change of a change set costs; None: nothing."""
+    kind, name = change["ResourceType"], change["LogicalResourceId"]
+    properties = {detail["Target"].get("Name", "") for detail in change.get("Details", ())}
+    if kind == "AWS::EKS::Cluster" and _service_range(before, name) == _service_range(after, name):
+        properties.discard("KubernetesNetworkConfig")
+    outcome = _outcome(change, properties, may_replace)
+    if reason := _refusal(kind, properties, outcome):
+        return Loss(stack, name, kind, REFUSED, reason)
+    if outcome is None:
+        return None
+    data = HOLDS_DATA.get(kind, "")
+    if data and outcome == "removed" and change.get("PolicyAction") == "Delete":
+        data += DELETED
+    return Loss(stack, name, kind, outcome, data)
+
+
+def _outcome(change: Mapping[str, Any], properties: set[str], may_replace: bool) -> str | None:
+    """Returns what becomes of the resource; None: it stays as it is."""
+    kind, replacement = change["ResourceType"], change.get("Replacement")
+    if change["Action"] == "Remove":
+        return "removed"
+    if may_replace and replacement == "True":
+        return "replaced"
+    if kind in MACHINES and properties & NEW_MACHINES:
+        return "new machines"
+    # Only the properties in FOR_GOOD replace a cluster.
+    if may_replace and replacement == "Conditional" and kind != "AWS::EKS::Cluster":
+        return "perhaps replaced"
+    return None
+
+
+def _refusal(kind: str, properties: set[str], outcome: str | None) -> str | None:
+    """Returns why CloudFormation will refuse the change; None: it does not."""
+    fixed = {setting for name, setting in FOR_GOOD.get(kind, {}).items() if name in properties}
+    if fixed:
+        settings = ", ".join(sorted(fixed))
+        return f"CloudFormation cannot change {settings} of a deployed cluster: {SET_BACK}"
+    if kind == "AWS::EKS::Nodegroup" and properties & VERSIONS and properties - VERSIONS:
+        return MIXED
+    return IN_USE.get(kind) if outcome else None
+
+
+def _service_range(resources: Mapping[str, Any], name: str) -> object:
+    properties = resources.get(name, {}).get("Properties", {})
+    return properties.get("KubernetesNetworkConfig", {}).get("ServiceIpv4Cidr")
 
 
 def _sooner_expiries(

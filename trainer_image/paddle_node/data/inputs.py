@@ -43,7 +43,7 @@ def bring(
     environ: Mapping[str, str],
     say: Callable[[str], None],
 ) -> tuple[Input, ...]:
-    """Returns the inputs, each with a verified copy on the volume; `wanted`: where each is, by
+    """Returns the inputs, each with a verified copy on the volume; `inputs`: where each is, by
     name. Raises Failure, which names the input; OSError.
     """
     place = volume / contract.INPUTS

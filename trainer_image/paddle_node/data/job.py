@@ -95,31 +95,41 @@ def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest |
     if settings.shared is not None:
         return _share(settings, settings.shared, source, objects, intended)
     retry(lambda: commit.sweep(folder, settings.run), _say)
-    done: DataManifest | None = None
-    while done is None:
-        complete, damaged = _complete(settings, intended)
-        if complete is None and (damaged or _is_spoilt(settings, intended)):
+    published = _publish(settings, source, objects, intended)
+    if published is not None:
+        commit.sweep(folder, published.split)
+    return published
+
+
+def _publish(
+    settings: SplitSettings, source: Source, objects: Sequence[Object], intended: DataManifest
+) -> DataManifest | None:
+    """Makes a complete split the job's, an earlier one if it is equal. None: this index has no
+    more to do, another one publishes.
+    """
+    folder = settings.folder
+    while True:
+        earlier, damaged = _complete(settings, intended)
+        if earlier is None and (damaged or _is_spoilt(settings, intended)):
             settings = _rename_run(settings)
-        if complete is not None and settings.index and not complete.split.startswith(settings.run):
-            _say(f"{complete.split} is complete already: index 0 reads and verifies it")
+        if earlier is not None and settings.index and not earlier.split.startswith(settings.run):
+            _say(f"{earlier.split} is complete already: index 0 reads and verifies it")
             return None
         try:
-            complete = complete or _split(settings, source, objects, intended)
+            complete = earlier or _split(settings, source, objects, intended)
             if complete is None:
                 _say(
                     f"index {settings.index} of {settings.pods} is done; the split is complete "
                     "when all are"
                 )
                 return None
-            done = commit.put(folder, complete, settings.job)
+            if published := commit.put(folder, complete, settings.job):
+                return published
         except FileNotFoundError:
             if (folder.splits / settings.run).exists():
                 raise
-        if done is None:
-            _say("another data job has just removed the split: splitting again")
-            settings = _rename_run(settings)
-    commit.sweep(folder, done.split)
-    return done
+        _say("another data job has just removed the split: splitting again")
+        settings = _rename_run(settings)
 
 
 def _share(
@@ -247,7 +257,7 @@ def _plan(settings: SplitSettings, source: Source, objects: Sequence[Object]) ->
 
 
 def _complete(settings: SplitSettings, intended: DataManifest) -> tuple[DataManifest | None, bool]:
-    """Returns a complete split equal to `wanted`, its files verified by index 0, or None, and
+    """Returns a complete split equal to `intended`, its files verified by index 0, or None, and
     whether one was found damaged.
     """
     damaged = False
