@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 from paddle_node import environment
 from paddle_node.contract import ExitCode, Variable
-from paddle_node.failure import BadData, Failure, Finished, SettingError
+from paddle_node.failure import BadData, BadSetting, Failure, Finished
 from paddle_node.requirements import archive
 from paddle_node.training.program import run
 from paddle_node.volume import data_manifest, passes
@@ -34,7 +34,7 @@ def main() -> int:
     try:
         node = environment.parse(os.environ)
         if node.runtime not in ("fleet-ps", "collective"):
-            raise SettingError(
+            raise BadSetting(
                 f"{Variable.RUNTIME} is {node.runtime}: its programs measure themselves; "
                 "fleet-ps or collective is allowed"
             )

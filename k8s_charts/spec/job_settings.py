@@ -13,7 +13,7 @@ from pydantic import AliasChoices, Field, WithJsonSchema, model_validator
 from k8s_charts.spec import groups
 from k8s_charts.spec import pod_security as standards
 from k8s_charts.spec.data import Data, Input, InputName
-from k8s_charts.spec.pod import Pod
+from k8s_charts.spec.pod import PodAdditions
 from k8s_charts.spec.program import Program
 from k8s_charts.spec.value_types import (
     NUMBER_AS_TEXT,
@@ -172,9 +172,9 @@ class JobSettings(Settings):
     """Resources of each pod of the data job."""
     gpus: groups.Gpus = Field(default_factory=groups.Gpus)
     scheduling: groups.Scheduling = Field(default_factory=groups.Scheduling)
-    pod: Pod = Field(default_factory=Pod)
+    pod: PodAdditions = Field(default_factory=PodAdditions)
     """More of each pod, under Kubernetes' own names: labels, sidecars, volumes, pull secrets."""
-    data_pod: Pod | None = None
+    data_pod: PodAdditions | None = None
     """The same for the data job's pods. Default: as `pod`; {}: nothing."""
     pod_security: standards.Level = "restricted"
     """Pod Security Standard of the namespace, and of what you add to the pods. A level weaker than

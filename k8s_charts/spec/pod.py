@@ -28,7 +28,7 @@ class PullSecret(Settings):
     """Its name in the job's namespace."""
 
 
-class Pod(Settings):
+class PodAdditions(Settings):
     """More of a pod: each setting has the name, form and meaning of Kubernetes' own field, and what
     the job itself sets stays.
     """

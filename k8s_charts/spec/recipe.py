@@ -29,7 +29,7 @@ _BELOW = re.compile(r"(?!.*/\.\.(/|$))\{folder\}/+[^/].*", re.DOTALL)
 _SHELL = re.compile(r"(\S*/)?(ba|da|z)?sh -\w*c ")
 
 
-class Source(Settings):
+class RecipeSource(Settings):
     """Where the recipe was read, and is true."""
 
     name: Text
@@ -116,7 +116,7 @@ class Checkpoint(Settings):
 class Recipe(Settings):
     """What a recipe's file says."""
 
-    source: Source
+    source: RecipeSource
     marks: Marks
     options: Options
     output: Output | None = None
@@ -171,7 +171,7 @@ class AppliedRecipe:
     model: str = ""
 
 
-class Line:
+class OptionLine:
     """A command line whose options one can read and change. Raises no errors: what it does not know
     stays.
     """
@@ -230,7 +230,7 @@ class Line:
         if style == "flag":
             yield from self._flags(f"--{key}")
             return
-        searched = range(len(words))
+        searched = list(range(len(words)))
         if style == "group":
             groups = list(self._groups())
             searched = [n for group in (groups if every else groups[-1:]) for n in range(*group)]
@@ -353,7 +353,7 @@ def _apply(
         word.replace("{", "{{").replace("}", "}}") for word in job_settings.get("arguments", ())
     ]
     begin = _words_after(command, text[: mark.end()]) if mark else 1
-    line = Line([*command, *arguments], begin, recipe.options)
+    line = OptionLine([*command, *arguments], begin, recipe.options)
     sentences = [f"recipe {name} ({recipe.source.name}): {why}"]
     folder = _OUTPUT
     if recipe.output is not None:

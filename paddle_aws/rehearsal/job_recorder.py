@@ -16,7 +16,7 @@ from paddle_aws.operations.jobs.objects import job_objects
 from paddle_aws.operations.jobs.objects.job_objects import JobState
 from paddle_aws.operations.jobs.objects.kind import Phase
 from paddle_aws.operations.jobs.objects.pod_state import PodState
-from paddle_aws.operations.jobs.rehearsal_backend import Record, unstarted_job
+from paddle_aws.operations.jobs.rehearsal_backend import RehearsalRecord, unstarted_job
 from paddle_aws.operations.jobs.watch.job_view import JobView
 from paddle_aws.rehearsal.pods.job import (
     CANCELLED,
@@ -40,7 +40,10 @@ class JobRecorder(Watcher):
         """`run` is the rehearsal's id, which its lock names."""
         root = PurePosixPath(job.volume.folder or "", job.name)
         view = JobView(job.name, job.namespace, None, None, ())
-        self._folder, self._record = folder, Record(view, str(root), str(interpreter), None, run)
+        self._folder, self._record = (
+            folder,
+            RehearsalRecord(view, str(root), str(interpreter), None, run),
+        )
         self._pods: dict[str, Pod] = {}
         self._job: JobState | None = None
         self._part = "training"

@@ -53,7 +53,7 @@ def filter_program() -> bytes:
 
 
 @dataclass(frozen=True)
-class Answer:
+class CallReply:
     """The answer to a call: by default the kernel carries it out."""
 
     error: int = 0
@@ -176,7 +176,7 @@ class Listener:
     def __init__(
         self,
         listener: int,
-        answer: Callable[[Call], Answer | Awaitable[Answer | None] | None],
+        answer: Callable[[Call], CallReply | Awaitable[CallReply | None] | None],
         carried_out: Callable[[Call], None],
         failed: Callable[[Exception], None],
     ) -> None:
@@ -208,32 +208,32 @@ class Listener:
             return
         identity, thread, _, number, _, _, *arguments = struct.unpack("QIIiIQ6Q", message)
         call = Call(identity, thread, number, tuple(arguments))
-        answer: Answer | Awaitable[Answer | None] | None
+        answer: CallReply | Awaitable[CallReply | None] | None
         try:
             answer = self._answer(call)
         except OSError:  # The process has ended meanwhile.
-            answer = Answer()
+            answer = CallReply()
         except Exception as error:  # Without an answer it would wait forever.
             self._failed(error)
-            answer = Answer()
-        if answer is None or isinstance(answer, Answer):
+            answer = CallReply()
+        if answer is None or isinstance(answer, CallReply):
             self._send(call, answer)
         else:
             task = asyncio.ensure_future(self._send_later(call, answer))
             self._waiting.add(task)
             task.add_done_callback(self._waiting.discard)
 
-    async def _send_later(self, call: Call, answer: Awaitable[Answer | None]) -> None:
+    async def _send_later(self, call: Call, answer: Awaitable[CallReply | None]) -> None:
         try:
             done = await answer
         except OSError:
-            done = Answer()
+            done = CallReply()
         except Exception as error:
             self._failed(error)
-            done = Answer()
+            done = CallReply()
         self._send(call, done)
 
-    def _send(self, call: Call, answer: Answer | None) -> None:
+    def _send(self, call: Call, answer: CallReply | None) -> None:
         if answer is None or self._listener < 0:
             return
         with suppress(OSError):  # ENOENT: the process was killed while it waited.

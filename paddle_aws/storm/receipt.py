@@ -16,7 +16,7 @@ from paddle_node.volume import durable
 
 from paddle_aws.storm.faults import KINDS
 from paddle_aws.storm.lines import count
-from paddle_aws.storm.storm import RECEIPT, Run, Storm
+from paddle_aws.storm.storm import RECEIPT, RecordedRun, Storm
 from paddle_aws.storm.supervisor import ATTEMPTS
 
 _DIGESTS = re.compile(r"has read data (\w+) and program (\w+)")
@@ -104,7 +104,7 @@ def _digests(storm: Storm) -> dict[str, str | None]:
     return {"data": None, "program": None}
 
 
-def _run(run: Run, storm: Storm) -> dict[str, Any]:
+def _run(run: RecordedRun, storm: Storm) -> dict[str, Any]:
     verdict, trace = run.verdict, run.trace
     assert verdict is not None
     return {
@@ -191,7 +191,7 @@ def _page(storm: Storm, receipt: Mapping[str, Any]) -> Iterator[str]:
     yield "</dl>\n</main>\n</body>\n</html>\n"
 
 
-def _section(run: Run, storm: Storm) -> Iterator[str]:
+def _section(run: RecordedRun, storm: Storm) -> Iterator[str]:
     verdict, trace = run.verdict, run.trace
     assert verdict is not None
     state = ("done", "as calm") if verdict.passed else ("failed", "not as calm")
@@ -225,7 +225,7 @@ def _section(run: Run, storm: Storm) -> Iterator[str]:
     yield "</section>\n"
 
 
-def _timeline(run: Run) -> str:
+def _timeline(run: RecordedRun) -> str:
     """Returns a picture: events as marks along the run's time, faults as lines."""
     trace = run.trace
     whole = max(trace.seconds, 0.001)

@@ -80,7 +80,7 @@ class Plan:
 
 
 @dataclass
-class Run:
+class RecordedRun:
     """One run, as the receipt has it."""
 
     name: str
@@ -133,8 +133,8 @@ class Storm:
             and len(self.kept.traces) >= plan.calm
         )
         """Whether this storm reuses them and runs none."""
-        self.calm_runs: list[Run] = []
-        self.runs: list[Run] = []
+        self.calm_runs: list[RecordedRun] = []
+        self.runs: list[RecordedRun] = []
         self.state = "running"
         """In the end `done`, `interrupted`, or `failed`: the job failed without a fault."""
 
@@ -192,7 +192,7 @@ class Storm:
         """Takes the calm runs of an earlier storm."""
         calm = Calm(kept.traces)
         self.calm_runs = [
-            Run(f"calm-{number}", (), trace, judge(trace, calm))
+            RecordedRun(f"calm-{number}", (), trace, judge(trace, calm))
             for number, trace in enumerate(kept.traces, 1)
         ]
         names = ", ".join(run.name for run in self.calm_runs)
@@ -235,12 +235,12 @@ class Storm:
             )
 
     @property
-    def failed(self) -> list[Run]:
+    def failed(self) -> list[RecordedRun]:
         """The runs with findings, calm ones included."""
         every = (*self.calm_runs, *self.runs)
         return [run for run in every if run.verdict is not None and not run.verdict.passed]
 
-    def replay(self, run: Run) -> str:
+    def replay(self, run: RecordedRun) -> str:
         """Returns the command that runs a run's faults again."""
         faults = ",".join(map(str, run.shrunk or run.schedule))
         words = ["paddle-aws", "storm", shorten_path(self.source.file), *self.source.words()]
@@ -273,7 +273,7 @@ class Storm:
 
     def _run_once(
         self, rehearsals: RehearsalFolder, name: str, schedule: Sequence[Fault], silence: float
-    ) -> Run:
+    ) -> RecordedRun:
         """Runs the job once, and writes its lines to a file."""
         calm = len(self.calm_runs) < self.plan.calm
         supervisor = StormSupervisor(
@@ -308,9 +308,9 @@ class Storm:
                 f"the storm could not read what the program did ({supervisor.error!r:.200}), a "
                 f"mistake of ours: please report it with {shorten_path(self.folder)}/{name}.txt"
             )
-        return Run(name, tuple(schedule), trace)
+        return RecordedRun(name, tuple(schedule), trace)
 
-    def _shrink(self, rehearsals: RehearsalFolder, run: Run, calm: Calm) -> None:
+    def _shrink(self, rehearsals: RehearsalFolder, run: RecordedRun, calm: Calm) -> None:
         """Looks for the fewest faults with which the run fails in the same way."""
         assert run.verdict is not None
         symptoms = {finding.symptom for finding in run.verdict.findings}
@@ -380,7 +380,7 @@ def find_fewest(
     return items
 
 
-def _calm_line(run: Run, calm: Calm) -> str:
+def _calm_line(run: RecordedRun, calm: Calm) -> str:
     steps = run.trace.steps()
     number = count(len(steps), "step") if steps else "no step reported"
     result = ", ".join(
@@ -416,7 +416,7 @@ def _judge_in_words(verdict: Verdict, calm: Calm) -> str:
     return "as calm" if calm.compares else "ended well, not compared"
 
 
-def _run_lines(run: Run, calm: Calm, *, named: bool) -> list[str]:
+def _run_lines(run: RecordedRun, calm: Calm, *, named: bool) -> list[str]:
     verdict = run.verdict
     assert verdict is not None
     met = sum(inflicted.seconds is not None for inflicted in run.trace.inflicted)

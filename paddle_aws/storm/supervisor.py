@@ -22,7 +22,7 @@ from paddle_aws.rehearsal.pods.manifests import Container, EnvironmentEntry, Job
 from paddle_aws.rehearsal.pods.pod import Host, Pod, PodEnd
 from paddle_aws.rehearsal.rehearse import Supervisor, job_folder
 from paddle_aws.storm import connections
-from paddle_aws.storm.calls import Answer, Call, Listener, filter_program
+from paddle_aws.storm.calls import Call, CallReply, Listener, filter_program
 from paddle_aws.storm.contents import read_output
 from paddle_aws.storm.faults import COUNTED, FREEZES, SERVERS, VOLUME, Fault
 from paddle_aws.storm.lines import GLOG, printable, read_numbers
@@ -207,7 +207,7 @@ class StormSupervisor(Supervisor):
 
     def _answer(
         self, container: RunningContainer, call: Call
-    ) -> Answer | Awaitable[Answer | None] | None:
+    ) -> CallReply | Awaitable[CallReply | None] | None:
         quick = call.opens and not call.writes and call.name.startswith(self._quick)
         if (
             not quick
@@ -217,7 +217,7 @@ class StormSupervisor(Supervisor):
             return self._answer_later(container, call)
         return self._answer_now(container, call)
 
-    async def _answer_later(self, container: RunningContainer, call: Call) -> Answer | None:
+    async def _answer_later(self, container: RunningContainer, call: Call) -> CallReply | None:
         """Answers a process of the program once the agent has said which it is."""
         deadline = time.monotonic() + _PATIENCE
         while self._ranks.find(call.process) is None and time.monotonic() < deadline:
@@ -226,29 +226,29 @@ class StormSupervisor(Supervisor):
         if self._ranks.find(call.process) is None:
             self._ranks.leave_out(call.process)
         answer = self._answer_now(container, call)
-        return answer if answer is None or isinstance(answer, Answer) else await answer
+        return answer if answer is None or isinstance(answer, CallReply) else await answer
 
     def _answer_now(
         self, container: RunningContainer, call: Call
-    ) -> Answer | Awaitable[Answer | None] | None:
+    ) -> CallReply | Awaitable[CallReply | None] | None:
         if call.prints:
             return self._answer_print(container, call)
         if call.exits:
             return self._answer_exit(call)
         if call.opens and not call.writes and call.name.startswith(self._quick):
-            return Answer()
+            return CallReply()
         rank = self._ranks.find(call.process)
         if rank is None:
-            return Answer()
+            return CallReply()
         self._note_life()
         path = call.path if not call.syncs else None
         if path is not None and not path.is_relative_to(self._volume):
             self._note_outside(call, path, rank)
-            return Answer()
+            return CallReply()
         if answer := self._answer_of_volume(call, rank, path):
             return answer
         if path is None or not self._is_output(path):
-            return Answer()
+            return CallReply()
         if call.opens and not call.writes:
             if self._writers.get(self._below(path), rank.attempt) < rank.attempt:
                 self._add(
@@ -256,7 +256,7 @@ class StormSupervisor(Supervisor):
                 )
                 if fault := self._take_due("load"):
                     return self._inflict(fault, call)
-            return Answer()
+            return CallReply()
         if call.writes and not call.flags & os.O_APPEND:
             saved = self._answer_saved(call)
             self._saves += 1
@@ -274,21 +274,21 @@ class StormSupervisor(Supervisor):
             self._saving[call.thread] = path
         elif call.writes:
             self._appended.add(path)
-        return Answer()
+        return CallReply()
 
     def _answer_print(
         self, container: RunningContainer, call: Call
-    ) -> Answer | Awaitable[Answer | None]:
+    ) -> CallReply | Awaitable[CallReply | None]:
         self._note_line(call)
         if self._ranks.is_captured(call.process, call.arguments[0]):
             call.drop_text()
-            return Answer()
+            return CallReply()
         rank = self._ranks.find(call.process)
         if rank is None:
             # Only the container's first process is the agent: a program may print anything.
             if call.process in children(container.init):
                 self._read_agent(call.text, container)
-            return Answer()
+            return CallReply()
         step = self._step_in(call)
         if step is not None and (fault := self._take_due("step", step)):
             # The program has done this step, whatever happens next.
@@ -297,25 +297,25 @@ class StormSupervisor(Supervisor):
             return self._inflict(fault, call)
         return self._answer_saved(call)
 
-    def _answer_exit(self, call: Call) -> Answer | Awaitable[Answer | None]:
+    def _answer_exit(self, call: Call) -> CallReply | Awaitable[CallReply | None]:
         rank = self._ranks.find(call.process)
         whole = rank is not None and rank.pid == call.process and self._has_reported_all_steps()
         if whole and call.arguments[0] == 0 and (fault := self._take_due("end")):
             return self._inflict(fault, call)
-        return Answer()
+        return CallReply()
 
-    def _answer_saved(self, call: Call) -> Answer | Awaitable[Answer | None]:
+    def _answer_saved(self, call: Call) -> CallReply | Awaitable[CallReply | None]:
         """Notes that the file is written that this thread opened before."""
         path = self._saving.pop(call.thread, None)
         rank = self._ranks.find(call.process)
         if path is None or rank is None:
-            return Answer()
+            return CallReply()
         self._add(Event("saved", self._now(), rank.attempt, rank.rank, path=self._below(path)))
         if fault := self._take_due(
             "saved", sum(event.kind == "saved" for event in self.trace.events)
         ):
             return self._inflict(fault, call)
-        return Answer()
+        return CallReply()
 
     def _note_done(self, call: Call) -> None:
         if not call.prints:
@@ -392,7 +392,7 @@ class StormSupervisor(Supervisor):
         self._inflicting = fault
         return self._armed.pop(0)
 
-    async def _inflict(self, fault: Fault, call: Call | None) -> Answer | None:
+    async def _inflict(self, fault: Fault, call: Call | None) -> CallReply | None:
         """Does what the fault says, and those of the same event on other ranks with it, while the
         call at whose event they come waits.
         """
@@ -410,8 +410,8 @@ class StormSupervisor(Supervisor):
             rank = self._ranks.find(call.process)
             path = None if call.syncs else call.path
             if rank is not None and (refused := self._answer_of_volume(call, rank, path)):
-                return await refused if not isinstance(refused, Answer) else refused
-        return Answer()
+                return await refused if not isinstance(refused, CallReply) else refused
+        return CallReply()
 
     async def _inflict_alone(self, fault: Fault) -> None:
         seconds = self._now()
@@ -497,7 +497,7 @@ class StormSupervisor(Supervisor):
 
     def _answer_of_volume(
         self, call: Call, rank: Rank, path: Path | None
-    ) -> Answer | Awaitable[Answer] | None:
+    ) -> CallReply | Awaitable[CallReply] | None:
         """Returns the answer to a call on the volume during a fault of the volume; None: there is
         no such fault, or it does not concern this call.
         """
@@ -509,18 +509,18 @@ class StormSupervisor(Supervisor):
             return None
         fault = lasting.fault
         changes = call.writes or call.renames or call.removes or not (call.opens or call.syncs)
-        answer: Answer | Awaitable[Answer]
+        answer: CallReply | Awaitable[CallReply]
         if fault.kind == "volume-full":
             if not (call.opens and call.writes) or path is None:
                 return None
             _create(path, call.flags)
-            answer = Answer(file=os.open("/dev/full", os.O_RDWR))
+            answer = CallReply(file=os.open("/dev/full", os.O_RDWR))
         elif fault.kind == "volume-failing":
-            answer = Answer(errno.EIO)
+            answer = CallReply(errno.EIO)
         elif fault.kind == "volume-read-only":
             if not changes:
                 return None
-            answer = Answer(errno.EROFS)
+            answer = CallReply(errno.EROFS)
         else:
             answer = _later()
         lasting.attempt = lasting.attempt or rank.attempt
@@ -612,6 +612,6 @@ def _create(path: Path, flags: int) -> None:
     os.close(os.open(path, kept | os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC, 0o644))
 
 
-async def _later() -> Answer:
+async def _later() -> CallReply:
     await asyncio.sleep(_SLOW)
-    return Answer()
+    return CallReply()

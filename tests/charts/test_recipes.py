@@ -7,7 +7,7 @@ import yaml
 
 from k8s_charts.kinds import training_job
 from k8s_charts.spec import TrainingJob
-from k8s_charts.spec.recipe import Line, Options, load_shipped
+from k8s_charts.spec.recipe import OptionLine, Options, load_shipped
 from paddle_settings.errors import SettingError
 
 COMMAND = "paddleformers-cli train x.yaml a=b"
@@ -64,7 +64,7 @@ def job(folder: Path, command: str, **more: object) -> TrainingJob:
 )
 def test_an_option_stands_once_in_the_line(style: str, command: str, line: str) -> None:
     flags = ["-o", "--over"] if style in ("group", "repeated") else []
-    command_line = Line(command.split(), 1, Options(style=style, flag=flags))
+    command_line = OptionLine(command.split(), 1, Options(style=style, flag=flags))
     command_line.set("a", "9")
     assert " ".join(command_line.words) == line
     assert command_line.value("a") == "9" and command_line.value("c") is None

@@ -10,7 +10,7 @@ import yaml
 from node_pods import GOOD
 from paddle_node import environment, runtimes
 from paddle_node.environment import Attempt, PodEnvironment
-from paddle_node.failure import SettingError
+from paddle_node.failure import BadSetting
 from paddle_node.runtimes.file_progress import FileProgress
 
 ADDRESSES = [f"192.168.129.{66 + i}" for i in range(3)]
@@ -59,7 +59,7 @@ def test_paddle_0x_gets_the_tutorials_command_lines_and_the_users_arguments_unto
 
 def test_fleet_ps_refuses_an_address_that_its_pservers_cannot_use():
     with pytest.raises(
-        SettingError, match=r"POD_IP is fd00::2: pservers of Paddle .* know IPv4 addresses only"
+        BadSetting, match=r"POD_IP is fd00::2: pservers of Paddle .* know IPv4 addresses only"
     ):
         runtimes.find_runtime("fleet-ps").processes(
             node(), [f"fd00::{i + 1}" for i in range(3)], Attempt(1)
@@ -164,7 +164,7 @@ def test_a_program_that_the_pods_user_may_not_reach_is_one_sentence(tmp_path):
     if root:
         os.seteuid(1234)
     try:
-        with pytest.raises(SettingError, match=rf"begins with '{closed}/python', which user \d+, "):
+        with pytest.raises(BadSetting, match=rf"begins with '{closed}/python', which user \d+, "):
             runtimes.find_runtime("launch").processes(
                 node(PADDLE_NODE_COMMAND=json.dumps([f"{closed}/python", "train.py"])),
                 ADDRESSES,

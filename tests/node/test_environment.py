@@ -14,7 +14,7 @@ import yaml
 from node_pods import GOOD
 from paddle_node import __main__ as pod_entry
 from paddle_node import environment
-from paddle_node.failure import SettingError
+from paddle_node.failure import BadSetting
 
 from k8s_charts.kinds import training_job
 from k8s_charts.spec import TrainingJob
@@ -24,7 +24,7 @@ from k8s_charts.spec import TrainingJob
     "wrong", yaml.safe_load(Path(__file__).with_name("settings.yaml").read_text())
 )
 def test_a_wrong_setting_is_one_sentence(wrong):
-    with pytest.raises(SettingError) as error:
+    with pytest.raises(BadSetting) as error:
         environment.parse(GOOD | wrong["set"])
     assert error.value.sentence.startswith(wrong["said"])
     assert error.value.code == 2

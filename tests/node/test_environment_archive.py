@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from paddle_node.failure import Failure, SettingError
+from paddle_node.failure import BadSetting, Failure
 from paddle_node.requirements import archive, refusals
 
 
@@ -26,7 +26,7 @@ class Builder:
             path.mkdir()
         (self.environment / "tiny.py").write_text("x = 1\n")
 
-    def add(self, *packages: str) -> archive.Record:
+    def add(self, *packages: str) -> archive.ArchiveRecord:
         return archive.add(self.folder, self.environment, ["tiny.py"], packages or ["tiny==1.0"])
 
 
@@ -100,7 +100,7 @@ def test_an_archive_of_another_platform_is_kept_and_an_abandoned_one_is_not(
 
 
 def test_builders_side_by_side_leave_one_record_and_one_archive(builder: Builder) -> None:
-    added: list[archive.Record] = []
+    added: list[archive.ArchiveRecord] = []
     threads = [threading.Thread(target=lambda: added.append(builder.add())) for _ in range(6)]
     for thread in threads:
         thread.start()
@@ -126,7 +126,7 @@ def test_what_no_pod_could_unpack_is_refused_by_its_name(
 ) -> None:
     (builder.environment / "tiny.py").unlink()
     make(builder.environment / "tiny.py")
-    with pytest.raises(SettingError, match=r"bring tiny\.py, a "):
+    with pytest.raises(BadSetting, match=r"bring tiny\.py, a "):
         builder.add()
     assert not list(builder.folder.iterdir())
 
@@ -156,7 +156,7 @@ def test_a_recorded_archive_that_no_pod_can_unpack_is_one_sentence(
             tar.addfile(member)
     digest = hashlib.sha256(packed.read_bytes()).hexdigest()
     rewrite(sha256=digest)(builder.folder / "record-1.json", packed)
-    with pytest.raises(SettingError, match=r"cannot be unpacked .*: remove its folder, and submit"):
+    with pytest.raises(BadSetting, match=r"cannot be unpacked .*: remove its folder, and submit"):
         archive.unpack(builder.folder, tmp_path / "unpacked")
     assert not (tmp_path / "unpacked").exists() and not (tmp_path / ".unpacked.part").exists()
 

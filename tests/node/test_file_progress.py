@@ -15,7 +15,7 @@ from paddle_node import contract, environment
 from paddle_node.runtimes import History, Resumption
 from paddle_node.runtimes.file_progress import FileProgress
 from paddle_node.volume import durable
-from paddle_node.volume.data_manifest import DataManifest, Shard, Source
+from paddle_node.volume.data_manifest import DataManifest, Shard, SourceSummary
 from paddle_node.volume.job_folder import JobFolder
 from paddle_node.volume.passes import Identity
 
@@ -272,7 +272,14 @@ def test_a_sampler_is_warned_of_where_the_data_is_split_and_the_command_runs_it(
     run used to be named.
     """
     split = DataManifest(
-        Source("s3://a/b", 1, ""), "lines", None, 0.0, (Shard(0, ()), Shard(1, ())), (), "now", 0
+        SourceSummary("s3://a/b", 1, ""),
+        "lines",
+        None,
+        0.0,
+        (Shard(0, ()), Shard(1, ())),
+        (),
+        "now",
+        0,
     )
     job.folder.root.mkdir()
     durable.write(job.folder.data_manifest, split.as_json())

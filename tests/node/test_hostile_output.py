@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from paddle_node.failure import SettingError
+from paddle_node.failure import BadSetting
 from paddle_node.runtimes import Resumption, attempt_output
 from paddle_node.volume import durable
 from paddle_node.volume.passes import Identity
@@ -77,7 +77,7 @@ def test_what_is_too_deep_to_be_copied_is_one_sentence(job, monkeypatch):
     job.begin(progress)
     job.save("/".join("a" * 40))
     monkeypatch.setattr(attempt_output, "MOST_FOLDERS", 30)
-    with pytest.raises(SettingError, match=r"/a/a lies too deep to be copied: remove the folders"):
+    with pytest.raises(BadSetting, match=r"/a/a lies too deep to be copied: remove the folders"):
         job.begin(progress, gone=False)
 
 
@@ -171,7 +171,7 @@ def test_a_program_that_replaces_its_folder_on_the_volume_is_refused_and_loses_n
         job.output.symlink_to(job.place / "scratch")
     else:
         job.output.write_text("results")
-    with pytest.raises(SettingError, match=r"the program has replaced \{output\}, its folder on"):
+    with pytest.raises(BadSetting, match=r"the program has replaced \{output\}, its folder on"):
         progress.find_missing(MINE, Resumption(), False)
     # The attempt may have failed before anybody looked.
     job.begin(progress)

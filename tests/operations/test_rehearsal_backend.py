@@ -13,7 +13,7 @@ from saved_pass import save_pass
 
 from paddle_aws.operations.errors import Failed
 from paddle_aws.operations.jobs.objects.pod_state import PodState
-from paddle_aws.operations.jobs.rehearsal_backend import Record, load
+from paddle_aws.operations.jobs.rehearsal_backend import RehearsalRecord, load
 from paddle_aws.operations.jobs.watch.job_view import JobView
 from paddle_aws.operations.jobs.watch.log_stream import PodSelection
 
@@ -40,7 +40,9 @@ def rehearsed(folder: Path) -> Path:
     pod = PodState(
         "mine-0-abcde", "trainer", 0, "failed", "exit code 1: boom", "", 1, now.isoformat(), "boom"
     )
-    Record(JobView("mine", "paddle", None, None, (pod,)), "mine", "/nowhere", now).write(kept)
+    RehearsalRecord(JobView("mine", "paddle", None, None, (pod,)), "mine", "/nowhere", now).write(
+        kept
+    )
     return kept
 
 

@@ -130,7 +130,7 @@ def globs(words: Sequence[str]) -> set[str]:
 
 
 @dataclass(frozen=True)
-class Line:
+class ParsedCommand:
     """A parsed command."""
 
     program: tuple[str, ...]
@@ -155,7 +155,7 @@ class Line:
         return [f"--{flag} {value}".rstrip() for flag, value in self.flags.items() if flag in ours]
 
 
-def read(words: Sequence[str], servers: bool = False) -> Line:
+def read(words: Sequence[str], servers: bool = False) -> ParsedCommand:
     """Parses `words`; with `servers` the job starts the parameter servers, too. Raises ValueError
     if the program is missing, or if the launcher would hand it what the agent cannot.
     """
@@ -165,9 +165,9 @@ def read(words: Sequence[str], servers: bool = False) -> Line:
     folder = "" if python or "/" not in words[0] else str(PurePosixPath(words[0]).parent)
     launcher = _launcher(module, "" if module or not rest else rest[0])
     if launcher is None:
-        return Line((*wrapper, *words), {}, not python)
+        return ParsedCommand((*wrapper, *words), {}, not python)
     if not launcher.replaced:
-        return Line((*wrapper, *words), {}, True, launcher)
+        return ParsedCommand((*wrapper, *words), {}, True, launcher)
     if not module:
         rest = rest[1:]
     flags: dict[str, str] = {}
@@ -186,7 +186,7 @@ def read(words: Sequence[str], servers: bool = False) -> Line:
     if not rest:
         raise ValueError(f"{' '.join(words)}: a program is missing after {launcher.title}")
     if any(flag in flags for flag in OTHER_CONTROLLERS if not (servers and flag in SERVER_FLAGS)):
-        return Line((*wrapper, *words), flags, True, launcher)
+        return ParsedCommand((*wrapper, *words), flags, True, launcher)
     if module == "torch.distributed.launch" and "use_env" not in flags:
         raise ValueError(
             f"{' '.join(words)}: torch.distributed.launch hands --local-rank to the program; name "
@@ -196,7 +196,7 @@ def read(words: Sequence[str], servers: bool = False) -> Line:
         rest.insert(0, "-m")
     if launcher.starts_python(rest[0], flags):
         rest = [*(python or (str(PurePosixPath(folder, "python")),)), "-u", *rest]
-    return Line((*wrapper, *rest), flags, False, launcher, folder)
+    return ParsedCommand((*wrapper, *rest), flags, False, launcher, folder)
 
 
 def _start(words: Sequence[str]) -> int:

@@ -1,7 +1,7 @@
 """Reads the variables of contract.Variable: of a pod, of the data job and of the agent's workers.
 
 A dataclass whose fields are `setting`s is a part of the table: `read_settings` reads it,
-`variables` writes it. The first wrong setting raises `SettingError`, which names the variable, what
+`variables` writes it. The first wrong setting raises `BadSetting`, which names the variable, what
 was found and what is allowed. Other modules read variables through this one, except `contract.path`
 (PADDLE_NODE_ROOT); what libraries and Paddle read (credentials, proxies) is theirs.
 """
@@ -20,7 +20,7 @@ from typing import Any, Self
 
 from paddle_node import command_line, contract
 from paddle_node.contract import Bounds, Variable
-from paddle_node.failure import SettingError
+from paddle_node.failure import BadSetting
 from paddle_node.local_disk import LocalDisk
 from paddle_node.volume.job_folder import JobFolder
 from paddle_node.volume.passes import Identity
@@ -45,13 +45,13 @@ class Reader:
         if value:
             return value
         if default is None:
-            raise SettingError(f"{variable} is missing: {_describe(variable)}")
+            raise BadSetting(f"{variable} is missing: {_describe(variable)}")
         return default
 
     def choice(self, variable: Variable, allowed: tuple[str, ...]) -> str:
         value = self.text(variable, allowed[0])
         if value not in allowed:
-            raise SettingError(f"{variable} is {value!r}: allowed are {', '.join(allowed)}")
+            raise BadSetting(f"{variable} is {value!r}: allowed are {', '.join(allowed)}")
         return value
 
     def integer(self, variable: Variable, bounds: Bounds | None = None) -> int:
@@ -63,7 +63,7 @@ class Reader:
             value.isascii() and value.isdigit() and len(value) < 20 and allowed.hold(int(value))
         ):
             most = allowed.most if allowed.below is None else allowed.below - 1
-            raise SettingError(
+            raise BadSetting(
                 f"{variable} is {value[:20]!r}: a whole number from {allowed.least} to {most} is "
                 "needed"
             )
@@ -77,7 +77,7 @@ class Reader:
         """
         value = self.text(variable, default)
         if value != default and not re.fullmatch(pattern, value):
-            raise SettingError(f"{variable} is {value[:80]!r}: {allowed}")
+            raise BadSetting(f"{variable} is {value[:80]!r}: {allowed}")
         return value
 
     def digest(self, variable: Variable) -> str:
@@ -111,7 +111,7 @@ class Reader:
             document = None
         texts = document.values() if isinstance(document, dict) else document
         if type(document) is not type(default) or not all(isinstance(text, str) for text in texts):
-            raise SettingError(f"{variable} is {value[:80]!r}: a JSON {kind} of texts is needed")
+            raise BadSetting(f"{variable} is {value[:80]!r}: a JSON {kind} of texts is needed")
         return document
 
     def number(self, variable: Variable, allowed: str) -> float:
@@ -123,7 +123,7 @@ class Reader:
         except ValueError:
             number = math.nan
         if not (math.isfinite(number) and bounds.hold(number)):
-            raise SettingError(f"{variable} is {value[:40]!r}: {allowed}")
+            raise BadSetting(f"{variable} is {value[:40]!r}: {allowed}")
         return number
 
     def seconds(self, variable: Variable) -> float:
@@ -137,7 +137,7 @@ class Reader:
             return str(ipaddress.ip_address(value or socket.gethostbyname(socket.gethostname())))
         except (ValueError, OSError):
             allowed = "the pod's IPv4 or IPv6 address is needed (downward API: status.podIP)"
-            raise SettingError(f"{variable} is {value!r}: {allowed}") from None
+            raise BadSetting(f"{variable} is {value!r}: {allowed}") from None
 
 
 def setting(how: Callable[..., Any], variable: Variable, *more: Any) -> Any:
@@ -331,7 +331,7 @@ class ProgramEnvironment(WorkerEnvironment):
 
 
 def parse(environ: Mapping[str, str] = os.environ, arguments: Sequence[str] = ()) -> PodEnvironment:
-    """Reads the container's environment. Raises `SettingError` for the first setting that is
+    """Reads the container's environment. Raises `BadSetting` for the first setting that is
     missing or wrong.
     """
     read = Reader(environ)
@@ -418,7 +418,7 @@ def _check(pod: PodEnvironment) -> None:
 
 def _refuse(wrong: object, sentence: str) -> None:
     if wrong:
-        raise SettingError(sentence)
+        raise BadSetting(sentence)
 
 
 def _local_disk(read: Reader, environ: Mapping[str, str]) -> LocalDisk | None:

@@ -22,7 +22,7 @@ class Failure(Exception):
         return Failure, (self.code, self.sentence)
 
 
-class SettingError(Failure):
+class BadSetting(Failure):
     """A setting is missing or wrong: names it, what was found and what is allowed."""
 
     def __init__(self, sentence: str) -> None:

@@ -19,7 +19,7 @@ from paddle_node import contract, environment
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.coordination import AttemptEnded
 from paddle_node.environment import ProgramEnvironment
-from paddle_node.failure import Failure, SettingError, leave
+from paddle_node.failure import BadSetting, Failure, leave
 from paddle_node.retry import disk_full
 from paddle_node.training.backends.network import Model, embedding, ids, label, number, pooled
 from paddle_node.training.evaluated_job import EvaluatedJob
@@ -43,7 +43,7 @@ def start(parse: Parse = str, reader: Reader = lines) -> Job:
 
         return TriedJob(parse, reader)
     if program.role not in ("PSERVER", "TRAINER", "EVALUATOR"):
-        raise SettingError(
+        raise BadSetting(
             f"{Path(sys.argv[0]).name} is run by hand: name its folder in a job file (`program: "
             "{folder: ./my_program}`), then `paddle-aws try job.yaml` runs it on a few "
             "records, and `make rehearse JOB=job.yaml` as a whole job"

@@ -16,7 +16,7 @@ import re2
 from paddle_node.contract import Variable
 
 from paddle_aws.operations.board.job_page import JobPage
-from paddle_aws.operations.board.site import NOT_FOUND, Answer, Query, json_answer, read_page_file
+from paddle_aws.operations.board.site import NOT_FOUND, Query, Response, json_answer, read_page_file
 from paddle_aws.operations.cluster.cluster_api import ApiError, ClusterApi
 from paddle_aws.operations.jobs.objects.job_objects import collection, template, variable
 from paddle_aws.operations.jobs.progress import training_progress
@@ -61,7 +61,7 @@ class JobList:
     def __exit__(self, *_: object) -> None:
         self._volumes.close()
 
-    def answer(self, name: str, query: Query) -> Answer:
+    def answer(self, name: str, query: Query) -> Response:
         """Answers a request for the list, or for a job's page below it."""
         if name == "data":
             return json_answer(self.data())

@@ -7,7 +7,7 @@ from typing import Any
 
 from paddle_node.contract import DATA_MANIFEST
 
-from paddle_aws.operations.board.site import NOT_FOUND, Answer, Query, json_answer, read_page_file
+from paddle_aws.operations.board.site import NOT_FOUND, Query, Response, json_answer, read_page_file
 from paddle_aws.operations.errors import OperationError
 from paddle_aws.operations.jobs.backend import Backend
 from paddle_aws.operations.jobs.rehearsal_backend import RehearsalBackend
@@ -39,7 +39,7 @@ class JobPage:
         self._shards: list[int] = []
         self._events: set[str] = set()
 
-    def answer(self, name: str, query: Query) -> Answer:
+    def answer(self, name: str, query: Query) -> Response:
         """Answers a request for the page, its data or its files."""
         if name == "data":
             return json_answer(self.data())
@@ -47,7 +47,7 @@ class JobPage:
             offset = query.get("offset", [""])[0]
             begin = int(offset) if offset.isdecimal() else 0
             piece = self._volume.read(f"output/{file}", begin, READ_BYTES)
-            return Answer(200, "application/octet-stream", piece)
+            return Response(200, "application/octet-stream", piece)
         return NOT_FOUND if name == "events" else read_page_file(name or "job.html")
 
     def refresh(self) -> None:

@@ -27,7 +27,7 @@ POLICY = (
 Query = dict[str, list[str]]
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     """The answer to a request."""
 
     code: int
@@ -35,28 +35,28 @@ class Answer(NamedTuple):
     content: bytes
 
 
-NOT_FOUND = Answer(404, "text/plain", b"no such page")
+NOT_FOUND = Response(404, "text/plain", b"no such page")
 
 
-def json_answer(document: Any) -> Answer:
+def json_answer(document: Any) -> Response:
     """Returns a document as an answer."""
-    return Answer(200, TYPES["json"], json.dumps(document).encode())
+    return Response(200, TYPES["json"], json.dumps(document).encode())
 
 
-def read_page_file(name: str) -> Answer:
+def read_page_file(name: str) -> Response:
     """Returns a file of the pages, or Plotly."""
     if name == "plotly.js":
         plotly = resources.files("plotly") / "package_data" / "plotly.min.js"
-        return Answer(200, TYPES["js"], plotly.read_bytes())
+        return Response(200, TYPES["js"], plotly.read_bytes())
     if name not in {file.name for file in FOLDER.iterdir()}:
         return NOT_FOUND
-    return Answer(200, TYPES[name.rpartition(".")[2]], (FOLDER / name).read_bytes())
+    return Response(200, TYPES[name.rpartition(".")[2]], (FOLDER / name).read_bytes())
 
 
 class Page(Protocol):
     """A page at the board's address."""
 
-    def answer(self, name: str, query: Query) -> Answer:
+    def answer(self, name: str, query: Query) -> Response:
         """Answers a request for a name below the page's. Raises OperationError, OSError."""
 
     def refresh(self) -> None:
@@ -97,7 +97,7 @@ class Site:
 
         return ThreadingHTTPServer(("127.0.0.1", port), Handler)
 
-    def answer(self, host: str, path: str, query: Query) -> Answer:
+    def answer(self, host: str, path: str, query: Query) -> Response:
         """Answers a request, if it is this machine's and knows the secret."""
         secret, _, name = path.lstrip("/").partition("/")
         # A request under another name of this machine comes from a foreign page that tries to read
@@ -109,4 +109,4 @@ class Site:
         try:
             return self._page.answer(name, query)
         except (OperationError, OSError) as error:
-            return Answer(503, "text/plain", str(error).encode())
+            return Response(503, "text/plain", str(error).encode())

@@ -10,7 +10,7 @@ from paddle_aws.operations.errors import BadInput, cli_errors
 from paddle_aws.operations.jobs.backend import Backend, choose_backend
 from paddle_aws.operations.jobs.volume.access import BLOCK, Volume
 from paddle_aws.operations.jobs.watch import log_stream
-from paddle_aws.operations.jobs.watch.log_stream import Line, PodSelection
+from paddle_aws.operations.jobs.watch.log_stream import PodLine, PodSelection
 from paddle_aws.operations.options import (
     DEFAULT,
     Context,
@@ -103,7 +103,7 @@ def logs(
 
 def _read_written(
     where: Backend, chosen: PodSelection, tail: int | None, show: log_stream.Printer
-) -> Iterator[Line]:
+) -> Iterator[PodLine]:
     """Yields what the pods have written; `tail` counts the lines that are shown."""
     if tail is None:
         yield from where.logs(chosen, tail)
@@ -140,7 +140,7 @@ def _show_volume_logs(
             if ranks is not None and rank not in ranks:
                 continue
             for text in _lines(volume, f"output/{name}", files[name], tail, show):
-                show(Line("", f"trainer {rank}", text, rank))
+                show(PodLine("", f"trainer {rank}", text, rank))
 
 
 def _lines(

@@ -62,7 +62,7 @@ def _follow(run: Run, *, verbose: bool, logs: bool) -> JobView:
             lambda text, style: screen.print(Text(text, style), soft_wrap=True), moving.update
         )
 
-        def show(line: log_stream.Line) -> None:
+        def show(line: log_stream.PodLine) -> None:
             table.hear(line.rank, clean(line.text))
 
         return log_stream.follow_job(run.follower, show=show)

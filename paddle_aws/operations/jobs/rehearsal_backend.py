@@ -30,7 +30,7 @@ from paddle_aws.operations.jobs.progress.training_progress import TrainingProgre
 from paddle_aws.operations.jobs.saved_results import SavedResults
 from paddle_aws.operations.jobs.volume.server import Folder, resolve_inside
 from paddle_aws.operations.jobs.watch.job_view import JobView
-from paddle_aws.operations.jobs.watch.log_stream import TRAINING, Line, PodSelection
+from paddle_aws.operations.jobs.watch.log_stream import TRAINING, PodLine, PodSelection
 from paddle_aws.operations.jobs.watch.waiting import ENDS, has_training_ended, require_success
 from paddle_aws.operations.screen import age
 
@@ -49,7 +49,7 @@ CANCEL_DEADLINE = 120.0
 
 
 @dataclass(frozen=True)
-class Record:
+class RehearsalRecord:
     """What a rehearsal records besides its volume and logs."""
 
     view: JobView
@@ -70,7 +70,7 @@ class Record:
         (folder / LAST).touch()
 
 
-_RECORD = TypeAdapter(Record)
+_RECORD = TypeAdapter(RehearsalRecord)
 
 
 def is_newest() -> bool:
@@ -87,7 +87,7 @@ def use_cluster() -> None:
 class RehearsalBackend(SavedResults):
     """The `Backend` of a rehearsal."""
 
-    def __init__(self, folder: Path, record: Record) -> None:
+    def __init__(self, folder: Path, record: RehearsalRecord) -> None:
         self._folder, self.record = folder, record
         self.name, self.namespace = record.view.name, record.view.namespace
 
@@ -142,7 +142,9 @@ class RehearsalBackend(SavedResults):
         require_success(view)
         return view
 
-    def logs(self, selection: PodSelection = TRAINING, tail: int | None = None) -> Iterator[Line]:
+    def logs(
+        self, selection: PodSelection = TRAINING, tail: int | None = None
+    ) -> Iterator[PodLine]:
         """Yields one pod's lines after another's, as the lines carry no time."""
         chosen = [pod for pod in self.read_state().pods if selection.includes(pod)]
         if not chosen:
@@ -155,10 +157,10 @@ class RehearsalBackend(SavedResults):
                 lines = self._read_log(file).decode(errors="replace").splitlines()
                 self._own_record()  # After the log is read: the next run's may have its name.
                 for text in lines[-tail or len(lines) :] if tail is not None else lines:
-                    yield Line("", pod.who, text, pod.rank or 0)
+                    yield PodLine("", pod.who, text, pod.rank or 0)
 
     def follow(
-        self, selection: PodSelection, tail: int | None, show: Callable[[Line], None]
+        self, selection: PodSelection, tail: int | None, show: Callable[[PodLine], None]
     ) -> JobView:
         """Shows the pods' lines as they are written until the job, or the rehearsal, has ended."""
         has_ended = ENDS[selection.of]
@@ -180,7 +182,7 @@ class RehearsalBackend(SavedResults):
                         read_to[file] = read_to.get(file, 0) + len(whole + newline)
                         for line in lines:
                             text = line.decode(errors="replace")
-                            show(Line("", pod.who, text, pod.rank or 0))
+                            show(PodLine("", pod.who, text, pod.rank or 0))
             if ends:
                 return view
             time.sleep(POLL_INTERVAL)
@@ -234,7 +236,7 @@ class RehearsalBackend(SavedResults):
         self._own_record()
         return Evaluation.parse(done.stdout)
 
-    def _own_record(self) -> Record:
+    def _own_record(self) -> RehearsalRecord:
         """Returns this rehearsal's record as it is now. Raises Failed if another rehearsal has
         replaced it.
         """
@@ -316,7 +318,7 @@ def load(folder: Path = FOLDER) -> RehearsalBackend:
     """Loads this folder's rehearsal: the one that runs, else the last. Raises BadInput."""
     folder = folder.absolute()
     file, holder = folder / RECORD, _holder(folder)
-    record: Record | None = None
+    record: RehearsalRecord | None = None
     try:
         record = _RECORD.validate_json(Folder(folder).read(RECORD))
     except FileNotFoundError:
@@ -329,7 +331,7 @@ def load(folder: Path = FOLDER) -> RehearsalBackend:
         reason = "its program is tried first, and its pods are not made yet"
         training = unstarted_job(name, "waiting", reason)
         view = JobView(name, namespace, None, training, ())
-        record = Record(view, name, "", None, holder.get("run", ""))
+        record = RehearsalRecord(view, name, "", None, holder.get("run", ""))
     if record is None:
         raise BadInput(
             f"there is no {folder.name}/{RECORD} in {folder.parent}: `paddle-aws rehearse "

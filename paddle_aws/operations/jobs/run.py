@@ -30,7 +30,7 @@ from paddle_aws.operations.jobs.volume.access import VOLUME, Volume, VolumeAcces
 from paddle_aws.operations.jobs.volume.transfer import upload
 from paddle_aws.operations.jobs.watch import log_stream, waiting
 from paddle_aws.operations.jobs.watch.job_view import JobView, read_job
-from paddle_aws.operations.jobs.watch.log_stream import TRAINING, Line, PodSelection
+from paddle_aws.operations.jobs.watch.log_stream import TRAINING, PodLine, PodSelection
 from paddle_aws.operations.jobs.watch.waiting import Follower
 from paddle_aws.operations.options import DEFAULT, job_arguments
 
@@ -100,13 +100,15 @@ class Run(SavedResults):
         """
         return measure(self.cluster, self.name, self.namespace, self.volume())
 
-    def logs(self, selection: PodSelection = TRAINING, tail: int | None = None) -> Iterator[Line]:
+    def logs(
+        self, selection: PodSelection = TRAINING, tail: int | None = None
+    ) -> Iterator[PodLine]:
         """Yields what the existing pods have written."""
         self._require_own()
         return log_stream.read_written(self.cluster, self.name, self.namespace, selection, tail)
 
     def follow(
-        self, selection: PodSelection, tail: int | None, show: Callable[[Line], None]
+        self, selection: PodSelection, tail: int | None, show: Callable[[PodLine], None]
     ) -> JobView:
         """Shows the pods' lines as they arrive until the job ends; returns its last view."""
         return log_stream.follow_job(self.follower, selection, tail, show)

@@ -21,7 +21,7 @@ from paddle_node.data.sources import registry, unpack
 from paddle_node.data.sources.local_source import LocalSource
 from paddle_node.data.sources.source import Object, Source, require_relative, summary
 from paddle_node.data.whole_files import Names
-from paddle_node.failure import BadData, Failure, SettingError
+from paddle_node.failure import BadData, BadSetting, Failure
 from paddle_node.runtimes.attempt_output import OURS
 from paddle_node.volume import attempts, durable, lease
 from paddle_node.volume.data_manifest import Input
@@ -176,7 +176,7 @@ def _source(name: str, address: str, environ: Mapping[str, str]) -> tuple[Source
     if not path:
         files = [file for file in files if not OURS.fullmatch(file.name.partition("/")[0])]
     if not files:
-        raise SettingError(f"inputs.{name} is job {job}: it left nothing in {output}")
+        raise BadSetting(f"inputs.{name} is job {job}: it left nothing in {output}")
     root = os.path.realpath(folder.root)
     for file in files:
         # Its program may have left any link, and this pod sees more than a trainer does.
@@ -186,20 +186,20 @@ def _source(name: str, address: str, environ: Mapping[str, str]) -> tuple[Source
 
 
 def _check_job(who: str, folder: JobFolder, job: str, path: str) -> None:
-    """Raises SettingError unless the job has finished, or `path` names what it left and it does not
+    """Raises BadSetting unless the job has finished, or `path` names what it left and it does not
     run.
     """
     record = attempts.read(folder)
     outcome = record.last_outcome
     if not record.attempts:
-        raise SettingError(f"{who}: no job of that name has trained on this volume")
+        raise BadSetting(f"{who}: no job of that name has trained on this volume")
     holder = lease.holder(folder.run_state)
     if outcome is None and holder and time.time() - holder[1] < contract.LEASE:
-        raise SettingError(f"{who}, which still trains: wait for its end (paddle-aws wait {job})")
+        raise BadSetting(f"{who}, which still trains: wait for its end (paddle-aws wait {job})")
     if path or (outcome is not None and outcome.code == ExitCode.DONE):
         return
     how = "has not finished" if outcome is None else f"failed: {outcome.sentence}"
-    raise SettingError(
+    raise BadSetting(
         f"{who}, which {how}; resume it to its end, or name a checkpoint of it with path: "
         "<a file, folder or pattern below its output>"
     )

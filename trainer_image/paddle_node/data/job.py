@@ -28,7 +28,7 @@ from paddle_node.data.sources import registry
 from paddle_node.data.sources.local_source import LocalSource
 from paddle_node.data.sources.source import Object, Source, summary
 from paddle_node.environment import Reader
-from paddle_node.failure import Failure, SettingError
+from paddle_node.failure import BadSetting, Failure
 from paddle_node.requirements import archive
 from paddle_node.retry import disk_full, retry
 from paddle_node.staging import program_archive, program_copy, shard_copy
@@ -144,7 +144,7 @@ def _share(
     """
     mark = intended.source.etag.partition(":")[2][:32]
     if not mark:
-        raise SettingError(
+        raise BadSetting(
             f"{contract.Variable.DATA_SOURCE} is {source.uri!r}, without ETag and Last-Modified: "
             "with data.shared one is needed"
         )
@@ -184,7 +184,7 @@ def _share(
 def _describe_no_data(settings: SplitSettings, brought: tuple[Input, ...]) -> DataManifest:
     """Creates a manifest of empty shards, because the program makes or fetches its own data."""
     manifest = DataManifest(
-        source=data_manifest.Source("", 0, "none"),
+        source=data_manifest.SourceSummary("", 0, "none"),
         format="none",
         seed=None,
         hold_out=0.0,

@@ -22,7 +22,7 @@ from paddle_node import own_code
 from paddle_node.contract import Variable
 from paddle_node.data.sources import unpack
 from paddle_node.data.sources.source import Piece, Source
-from paddle_node.failure import BadData, Failure, SettingError
+from paddle_node.failure import BadData, BadSetting, Failure
 
 BLOCK = 1 << 17
 """Bytes of lines in memory at a time: about the size of a processor's cache."""
@@ -56,7 +56,7 @@ def batches(
 
 
 def load_reader(name: str, program: Path) -> RecordReader:
-    """Imports a record reader. Raises `SettingError` if there is no such module or function, or the
+    """Imports a record reader. Raises `BadSetting` if there is no such module or function, or the
     import fails.
     """
     module_name, _, function_name = name.partition(":")
@@ -65,16 +65,16 @@ def load_reader(name: str, program: Path) -> RecordReader:
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        raise SettingError(f"{setting}, but {program} has no module {error.name}") from None
+        raise BadSetting(f"{setting}, but {program} has no module {error.name}") from None
     except BaseException as error:  # Even sys.exit(): the data job must not end as a success.
-        raise SettingError(
+        raise BadSetting(
             f"{setting}, and importing {module_name} fails: {own_code.summary(error)}"
         ) from None
     finally:
         sys.path.remove(str(program))
     function: RecordReader | None = getattr(module, function_name, None)
     if not callable(function):
-        raise SettingError(f"{setting}, but {module_name} has no function {function_name}")
+        raise BadSetting(f"{setting}, but {module_name} has no function {function_name}")
     return function
 
 

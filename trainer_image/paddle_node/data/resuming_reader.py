@@ -34,7 +34,7 @@ def reason(error: object) -> str:
     )
 
 
-class Answer(NamedTuple):
+class RangeAnswer(NamedTuple):
     """A server's answer: bytes `begin` to `end` of the object; `end` is None if the body marks its
     own end (chunks).
     """
@@ -79,14 +79,14 @@ class ResumingReader(io.RawIOBase):
         self,
         what: str,
         thing: Object,
-        ask: Callable[[int], Answer],
+        ask: Callable[[int], RangeAnswer],
         breaks: Breaks,
         begin: int = 0,
         ranges: bool = True,
     ) -> None:
         self._what, self._size, self._ask, self._breaks = what, thing.size, ask, breaks
         self._position, self._ranges = begin, ranges
-        self._answer: Answer | None = None
+        self._answer: RangeAnswer | None = None
         self._ended = False
         self._tries = Tries(what)
 
@@ -158,7 +158,7 @@ class ResumingReader(io.RawIOBase):
                 self._tries.wait_after(error)
         return b""
 
-    def _ask_from_position(self) -> Answer:
+    def _ask_from_position(self) -> RangeAnswer:
         answer = self._ask(self._position)
         if answer.begin != self._position:
             answer.body.close()
@@ -167,7 +167,7 @@ class ResumingReader(io.RawIOBase):
             )
         return answer
 
-    def _read_body(self, answer: Answer, amount: int) -> bytes:
+    def _read_body(self, answer: RangeAnswer, amount: int) -> bytes:
         try:
             return bytes(answer.body.read(amount))
         except self._breaks as error:

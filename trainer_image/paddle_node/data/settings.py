@@ -1,4 +1,4 @@
-"""The data job's environment, parsed once: a `SettingError` names the variable, what was found and
+"""The data job's environment, parsed once: a `BadSetting` names the variable, what was found and
 what is allowed.
 """
 
@@ -14,7 +14,7 @@ from paddle_node import contract
 from paddle_node.contract import Bounds, Variable
 from paddle_node.data.sources.source import check_address
 from paddle_node.environment import Reader, read_settings, setting
-from paddle_node.failure import SettingError
+from paddle_node.failure import BadSetting
 from paddle_node.volume.job_folder import JobFolder
 
 FORMATS = ("lines", "files")
@@ -76,7 +76,7 @@ class SplitSettings:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Self:
-        """Raises `SettingError` for the first variable that is missing or wrong."""
+        """Raises `BadSetting` for the first variable that is missing or wrong."""
         read = Reader(environ)
         settings = read_settings(cls, read)
         program_from = read.absolute(Variable.PROGRAM_FROM, "").rstrip("/")
@@ -87,13 +87,13 @@ class SplitSettings:
             refuse_own(folder, [contract.path(settings["source"], environ)], settings["source"])
         program = program_from.rpartition("/")[2] or read.text(Variable.TRAIN_CONFIG_DIR, "")
         if program in _OURS or program.isdigit():
-            raise SettingError(
+            raise BadSetting(
                 f"{Variable.PROGRAM_FROM} is {program_from!r}: the data job itself writes "
                 f"{program} in the job's folder"
             )
         pods, shared = settings["pods"], read.matching_text(Variable.SHARED, *_SHARED)
         if not settings["run"] and pods > 1:
-            raise SettingError(
+            raise BadSetting(
                 f"{Variable.RUN_ID} is missing: the {pods} pods that share a split recognize "
                 "each other by it"
             )
@@ -113,7 +113,7 @@ class SplitSettings:
 
 
 def refuse_own(folder: JobFolder, paths: Iterable[Path], shown: str) -> None:
-    """Raises `SettingError` if a path or pattern of the source is, or contains, what the job itself
+    """Raises `BadSetting` if a path or pattern of the source is, or contains, what the job itself
     writes.
     """
     root = str(folder.root)
@@ -130,7 +130,7 @@ def refuse_own(folder: JobFolder, paths: Iterable[Path], shown: str) -> None:
                 first and any(fnmatchcase(name, first) for name in (*_OURS, "0", "1", "2"))
             )
             if reserved or Path(top).is_relative_to(place):
-                raise SettingError(
+                raise BadSetting(
                     f"{Variable.DATA_SOURCE} is {shown!r}, which lies in what this job itself "
                     "writes, or holds it: name the source that the shards were split from, in a "
                     "folder beside the job's folder, or in it"

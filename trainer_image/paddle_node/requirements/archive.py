@@ -31,7 +31,7 @@ from typing import IO, Any
 from paddle_node import contract
 from paddle_node.contract import AGENT_PACKAGES, ExitCode, Variable
 from paddle_node.environment import Reader
-from paddle_node.failure import Failure, SettingError
+from paddle_node.failure import BadSetting, Failure
 from paddle_node.requirements import refusals
 from paddle_node.retry import disk_full, may_pass, retry
 from paddle_node.volume import durable
@@ -55,7 +55,7 @@ _PYTHON = re.compile(rb"\A(#!(?:/bin/sh\n'''exec' )?\"?)[^\"\n]*?/python[\d.]*")
 
 
 @dataclass(frozen=True)
-class Record:
+class ArchiveRecord:
     """A builder's record of its archive, whose name has the platform."""
 
     archive: str
@@ -63,7 +63,7 @@ class Record:
     packages: tuple[str, ...]
 
     @classmethod
-    def read(cls, text: str) -> "Record | None":
+    def read(cls, text: str) -> "ArchiveRecord | None":
         """Returns None for anything that is no whole record of this platform."""
         try:
             fields = json.loads(text)
@@ -98,7 +98,7 @@ def _open(file: Path) -> io.BufferedReader | io.BytesIO:
     return durable.open_file(file) or io.BytesIO()
 
 
-def _records(folder: Path) -> Iterator[tuple[Path, Record | None]]:
+def _records(folder: Path) -> Iterator[tuple[Path, ArchiveRecord | None]]:
     """Yields this platform's records in order, None for any other; last, where the next one
     belongs. Raises OSError.
     """
@@ -107,13 +107,13 @@ def _records(folder: Path) -> Iterator[tuple[Path, Record | None]]:
         file = folder / f"record-{number}.json"
         try:
             with _open(file) as stream:
-                yield file, Record.read(stream.read(RECORD_BYTES).decode(errors="replace"))
+                yield file, ArchiveRecord.read(stream.read(RECORD_BYTES).decode(errors="replace"))
         except FileNotFoundError:
             yield file, None
             return
 
 
-def find(folder: Path) -> tuple[Path, Record | None]:
+def find(folder: Path) -> tuple[Path, ArchiveRecord | None]:
     """Returns the record of the environment that is there, all its bytes read; without one, where
     the next one belongs. Raises OSError.
     """
@@ -126,9 +126,11 @@ def find(folder: Path) -> tuple[Path, Record | None]:
     return next_file, None
 
 
-def add(folder: Path, environment: Path, files: Iterable[str], packages: Sequence[str]) -> Record:
+def add(
+    folder: Path, environment: Path, files: Iterable[str], packages: Sequence[str]
+) -> ArchiveRecord:
     """Packs these files of the environment, and returns the record that counts from now on: this
-    one, or that of a builder who was faster. Raises SettingError, OSError.
+    one, or that of a builder who was faster. Raises BadSetting, OSError.
     """
     _remove_abandoned(folder)
     place = folder / f"archive-{PLATFORM}-{os.urandom(8).hex()}.tar.gz"
@@ -146,7 +148,7 @@ def add(folder: Path, environment: Path, files: Iterable[str], packages: Sequenc
                     )
             file.flush()
             os.fsync(file.fileno())
-        record = Record(place.name, packed.hash.hexdigest(), tuple(packages))
+        record = ArchiveRecord(place.name, packed.hash.hexdigest(), tuple(packages))
         while True:
             next_file, there = find(folder)
             if there is not None:
@@ -162,7 +164,7 @@ def add(folder: Path, environment: Path, files: Iterable[str], packages: Sequenc
 def _check_packable(environment: Path, path: str) -> Path:
     file = environment / path
     if file.is_symlink() or not file.is_file() or not _lies_inside(environment, path):
-        raise SettingError(
+        raise BadSetting(
             f"program.requirements bring {path}, a link, a pipe, or a file elsewhere: leave that "
             "package out"
         )
@@ -218,7 +220,7 @@ def make(environment: Path) -> None:
 
 def unpack(folder: Path, place: Path) -> bool:
     """Unpacks the environment to `place`, which appears once every byte is as recorded. Returns
-    whether there is one. Raises SettingError, OSError.
+    whether there is one. Raises BadSetting, OSError.
     """
     part = place.with_name(f".{place.name}.part")
     for _, record in _records(folder):
@@ -231,7 +233,7 @@ def unpack(folder: Path, place: Path) -> bool:
             return True
         except OSError as error:
             if disk_full(error) and not str(error.filename or part).startswith(str(folder)):
-                raise SettingError(
+                raise BadSetting(
                     "the pod's scratch has no room for the environment of program.requirements: "
                     "raise its `scratch`"
                 ) from None
@@ -241,8 +243,8 @@ def unpack(folder: Path, place: Path) -> bool:
     return False
 
 
-def _extract(archive: Path, record: Record, part: Path) -> bool:
-    """Returns whether the archive was the recorded one. Raises SettingError if it was, and cannot
+def _extract(archive: Path, record: ArchiveRecord, part: Path) -> bool:
+    """Returns whether the archive was the recorded one. Raises BadSetting if it was, and cannot
     be unpacked.
     """
     try:
@@ -268,7 +270,7 @@ def _extract(archive: Path, record: Record, part: Path) -> bool:
             pass
     whole = bool(packed.hash.hexdigest() == record.sha256)
     if whole and fault is not None:
-        raise SettingError(
+        raise BadSetting(
             f"{archive} is as its record says, but cannot be unpacked ({str(fault)[:100]}): remove "
             "its folder, and submit the job again"
         )
@@ -291,7 +293,7 @@ def _lay_scripts(part: Path, place: Path) -> None:
 
 def folder(environ: Mapping[str, str]) -> Path:
     """Returns the environment's folder on the volume, as the pod's variables name it. Raises
-    SettingError.
+    BadSetting.
     """
     read = Reader(environ)
     volume = contract.path(read.absolute(Variable.JOB_PATH, contract.VOLUME_MOUNT), environ)

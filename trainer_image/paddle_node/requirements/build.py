@@ -23,7 +23,7 @@ from types import FrameType
 from paddle_node import contract
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.environment import Reader
-from paddle_node.failure import Failure, SettingError
+from paddle_node.failure import BadSetting, Failure
 from paddle_node.requirements import archive, conflicts, install, refusals
 from paddle_node.retry import disk_full, retry
 
@@ -149,7 +149,7 @@ def _install(
         inside = ["--python", str(place / "bin" / "python"), "install"]
         _run(pip, [*inside, *options, *more], environ, paddle, say)
         for link in links.items() - _links(place).items():
-            raise SettingError(
+            raise BadSetting(
                 f"program.requirements change {link[0].relative_to(place)}, which is the image's: "
                 "leave the package out that does"
             )
@@ -182,7 +182,7 @@ def _requirements(environ: Mapping[str, str]) -> list[str]:
     try:
         return file.read_text().splitlines()
     except FileNotFoundError:
-        raise SettingError(
+        raise BadSetting(
             f"{file} does not exist: mount the ConfigMap with the requirements there"
         ) from None
 
@@ -205,7 +205,7 @@ def _missing_limits(place: Path, environ: Mapping[str, str]) -> str:
 
 
 def _keep_paddle(place: Path, packages: Sequence[importlib.metadata.Distribution]) -> None:
-    """Raises SettingError, which names who brought it, if the environment has a Paddle."""
+    """Raises BadSetting, which names who brought it, if the environment has a Paddle."""
     suffixes = ("", *importlib.machinery.all_suffixes())
     # A package may bring lib64, a link to lib, and "..".
     (folder,) = (Path(path).resolve() for path in _packages(place))
@@ -222,7 +222,7 @@ def _keep_paddle(place: Path, packages: Sequence[importlib.metadata.Distribution
         elif any(_replaces(Path(file.locate()), modules) for file in package.files or ()):
             side = f"the `paddle` of {package.metadata['Name']} {package.version}"
         if side:
-            raise SettingError(
+            raise BadSetting(
                 f"program.requirements bring {side}, which would replace the image's Paddle: leave "
                 "that package out, or set another `paddle` or `image`"
             )
@@ -293,16 +293,16 @@ def _run(
     with contextlib.suppress(IndexError):
         paddle = re.findall(r"==(\d+\.\d+)", paddle)[0]
     if sentence := conflicts.explain_conflict(pip_errors, paddle):
-        raise SettingError(sentence)
+        raise BadSetting(sentence)
     if "No space left on device" in pip_errors or "Disk quota exceeded" in pip_errors:
-        raise SettingError(
+        raise BadSetting(
             "the pod's scratch has no room for program.requirements: raise data_resources.scratch"
         )
     if match := _UNREACHABLE.search(pip_errors):
         raise _index_failure(f"pip says {match[0]}")
     if absent := _ABSENT.search(pip_errors):
         _ask(pip, absent[1], variables)
-    raise SettingError(conflicts.explain_fault(errors) or f"pip says {conflicts.last_line(errors)}")
+    raise BadSetting(conflicts.explain_fault(errors) or f"pip says {conflicts.last_line(errors)}")
 
 
 def _index_failure(why: str) -> Failure:
@@ -331,13 +331,13 @@ def _ask(pip: Sequence[str], package: str, environ: Mapping[str, str]) -> None:
         if connection or _PASSING.fullmatch(code):
             raise _index_failure(f"it answers {code}" if code else "connection error")
         if code in ("401", "403", "407"):
-            raise SettingError(
+            raise BadSetting(
                 f"the package index answers {code} for {package}: check the user and password in "
                 "the Secret of program.index.secret; a rehearsal has them from your own "
                 "PIP_INDEX_URL or ~/.netrc"
             )
         if certificate:
-            raise SettingError(
+            raise BadSetting(
                 "the package index has a certificate that the image does not trust: set an `image` "
                 "that trusts its authority, or another program.index"
             )

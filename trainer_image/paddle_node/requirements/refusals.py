@@ -27,7 +27,7 @@ MET_BELIEVED_AFTER = 60.0
 
 def add(folder: Path, environ: Mapping[str, str], sentence: str, *, lasting: bool) -> None:
     """Records why a try failed: the last one, if the fault is `lasting` or the Job's retries are
-    used up. Raises SettingError, OSError.
+    used up. Raises BadSetting, OSError.
     """
     read = Reader(environ)
     if run := read.text(Variable.RUN_ID, ""):

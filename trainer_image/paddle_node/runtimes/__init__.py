@@ -14,7 +14,7 @@ from typing import Literal, Protocol
 
 from paddle_node.contract import LONGEST_STRING, Variable
 from paddle_node.environment import Attempt, PodEnvironment
-from paddle_node.failure import SettingError
+from paddle_node.failure import BadSetting
 from paddle_node.volume.passes import Identity
 
 Role = Literal["server", "trainer", "check"]
@@ -51,7 +51,7 @@ class Process:
             *((name, f"{name}={value}") for name, value in self.environ.items()),
         ]:
             if (length := len(os.fsencode(text))) > LONGEST_STRING:
-                raise SettingError(
+                raise BadSetting(
                     f"{what} of the {self.role} has {length} bytes: Linux starts no program with "
                     f"more than {LONGEST_STRING}, so a list of all peers has room for about "
                     "6,500; take fewer trainers with more threads each"
@@ -150,7 +150,7 @@ def backend(pod: PodEnvironment) -> dict[str, str]:
 
 
 def find_runtime(name: str) -> Runtime:
-    """Returns the runtime called `name`. Raises `SettingError` with the allowed names."""
+    """Returns the runtime called `name`. Raises `BadSetting` with the allowed names."""
     modules = {
         "collective": f"{__name__}.collective",
         "fleet-ps": f"{__name__}.fleet_ps",
@@ -158,6 +158,6 @@ def find_runtime(name: str) -> Runtime:
         "paddle-0.x": "paddle_node.tutorials.paddle_0x",
     }
     if name not in modules:
-        raise SettingError(f"{Variable.RUNTIME} is {name!r}: allowed are {', '.join(modules)}")
+        raise BadSetting(f"{Variable.RUNTIME} is {name!r}: allowed are {', '.join(modules)}")
     runtime: Runtime = importlib.import_module(modules[name]).RUNTIME
     return runtime

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from paddle_node import contract
 from paddle_node.environment import PodEnvironment
-from paddle_node.failure import SettingError
+from paddle_node.failure import BadSetting
 from paddle_node.volume import durable, passes
 from paddle_node.volume.passes import Identity
 
@@ -339,7 +339,7 @@ def _take(
         with contextlib.suppress(FileNotFoundError):
             if entry.is_dir(follow_symlinks=False) and (since is not None or _exists(there)):
                 if len(there.parts) > MOST_FOLDERS:
-                    raise SettingError(
+                    raise BadSetting(
                         f"{here} lies too deep to be copied: remove the folders that the program "
                         "has made in each other by mistake"
                     )

@@ -13,7 +13,7 @@ from typing import Any
 
 from paddle_node import command_line, contract
 from paddle_node.environment import PodEnvironment
-from paddle_node.failure import SettingError
+from paddle_node.failure import BadSetting
 from paddle_node.runtimes import History, Resumption, program_files
 from paddle_node.runtimes.attempt_output import OUTPUT, AttemptOutput, Facts
 from paddle_node.runtimes.checkpoint import CheckpointCheck, CheckpointShape, members
@@ -294,7 +294,7 @@ class FileProgress:
             if output.is_dir() and not self._led_out:
                 self._warn_of_link(os.path.realpath(output))
             return
-        raise SettingError(
+        raise BadSetting(
             f"the program has replaced {replaced} by a folder, a file or a link of its own, whose "
             "files would be gone with the pod: let it empty the folder (`rm -rf output/*`), or "
             "write to {output}"

@@ -11,7 +11,7 @@ from dataclasses import replace
 from paddle_node import command_line
 from paddle_node.contract import Variable
 from paddle_node.environment import Attempt, PodEnvironment, endpoint
-from paddle_node.failure import SettingError
+from paddle_node.failure import BadSetting
 from paddle_node.runtimes import Process, Progress, Role, Runtime, launch, python_program
 from paddle_node.runtimes.file_progress import FileProgress
 from paddle_node.runtimes.pass_progress import PassProgress
@@ -38,7 +38,7 @@ def processes(
     """Returns this pod's pserver and its trainer, which waits for all pservers on its own."""
     pod_address = addresses[pod.trainer_id]
     if ":" in pod_address:
-        raise SettingError(
+        raise BadSetting(
             f"{Variable.POD_IP} is {pod_address}: pservers of Paddle 2.6.2 know IPv4 addresses "
             f"only; set {Variable.RUNTIME}=collective, or use an IPv4 network"
         )

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from paddle_node import command_line, contract
 from paddle_node.contract import MASTER_PORTS, Variable
 from paddle_node.environment import Attempt, PodEnvironment, endpoint
-from paddle_node.failure import SettingError
+from paddle_node.failure import BadSetting
 from paddle_node.runtimes import Process, Runtime, backend
 from paddle_node.runtimes.attempt_output import OUTPUT
 from paddle_node.runtimes.file_progress import FileProgress
@@ -28,7 +28,7 @@ def processes(
     itself.
     """
     if not pod.command.words:
-        raise SettingError(
+        raise BadSetting(
             f"{Variable.COMMAND} is missing: runtime launch needs the command that trains"
         )
     # A recipe says the whole line that resumes.
@@ -105,7 +105,7 @@ def process(
             if name
         }
     except ValueError as error:
-        raise SettingError(f"{Variable.COMMAND} has {error}") from None
+        raise BadSetting(f"{Variable.COMMAND} has {error}") from None
     _look_for(words[0], pod, handed_on.get("PATH"))
     log = pod.folder.node(pod.trainer_id) / f"rank-{more['RANK']}.log"
     return Process(
@@ -213,12 +213,12 @@ def _look_for(program: str, pod: PodEnvironment, path: str | None) -> None:
     try:
         there = program_path is not None and Path(program_path).is_file()
     except PermissionError:
-        raise SettingError(
+        raise BadSetting(
             f"{Variable.COMMAND} begins with {program!r}, which user {os.geteuid()}, as whom the "
             "pods run, may not reach: let the image have it in a folder that everybody may read"
         ) from None
     if not there:
-        raise SettingError(
+        raise BadSetting(
             f"{Variable.COMMAND} begins with {program!r}: the image and {pod.program} have no "
             "such program"
         )

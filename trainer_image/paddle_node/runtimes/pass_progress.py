@@ -9,7 +9,7 @@ from pathlib import Path
 
 from paddle_node.contract import Variable
 from paddle_node.environment import PodEnvironment
-from paddle_node.failure import SettingError
+from paddle_node.failure import BadSetting
 from paddle_node.runtimes import History, Resumption
 from paddle_node.volume import durable, passes
 from paddle_node.volume.job_folder import JobFolder
@@ -57,7 +57,7 @@ class PassProgress:
             self._tell(saved, identity, chosen)
         begin = 0 if chosen is None else chosen.number + 1
         if chosen is not None and chosen.identity != identity and begin >= self._pod.passes:
-            raise SettingError(
+            raise BadSetting(
                 f"{chosen.name} is of other data or another program, and with "
                 f"{Variable.PASSES}={self._pod.passes} no pass is left to train after it: ask "
                 f"for at least {begin + 1}, or set {Variable.RESUME_FROM}=same"

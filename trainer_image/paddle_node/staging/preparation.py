@@ -17,7 +17,7 @@ from pathlib import Path
 from paddle_node import contract, runtimes
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.environment import PodEnvironment
-from paddle_node.failure import Failure, SettingError
+from paddle_node.failure import BadSetting, Failure
 from paddle_node.requirements import archive
 from paddle_node.retry import retry
 from paddle_node.staging import program_archive, program_copy
@@ -144,7 +144,7 @@ def _program(pod: PodEnvironment, digest: str | None) -> tuple[Path, str]:
     durable.refresh(pod.folder.root)
     folder = pod.program.resolve() if pod.program.is_symlink() else pod.program
     if not folder.is_dir():
-        raise SettingError(
+        raise BadSetting(
             f"{Variable.TRAIN_CONFIG_DIR} is {pod.train_config_dir!r}: there is no "
             f"{pod.program} on the volume"
         )

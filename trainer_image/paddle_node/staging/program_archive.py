@@ -11,20 +11,20 @@ import tarfile
 from pathlib import Path
 
 from paddle_node import contract
-from paddle_node.failure import SettingError
+from paddle_node.failure import BadSetting
 from paddle_node.retry import disk_full
 from paddle_node.volume import durable
 from paddle_node.volume.job_folder import JobFolder
 
 
 def unpack(folder: JobFolder, digest: str, place: Path) -> Path:
-    """Unpacks the program into `place`, and returns `place`. Raises `SettingError`, and OSError
+    """Unpacks the program into `place`, and returns `place`. Raises `BadSetting`, and OSError
     from the volume.
     """
     archive, part = folder.archive(digest), place.with_name(f".{place.name}.part")
     durable.refresh(folder.programs)
     if not archive.is_file():
-        raise SettingError(
+        raise BadSetting(
             f"{archive} does not exist: `paddle-aws upload --program` brings the job's program "
             "to the volume"
         )
@@ -32,7 +32,7 @@ def unpack(folder: JobFolder, digest: str, place: Path) -> Path:
         shutil.rmtree(old, ignore_errors=True)
     with archive.open("rb") as stream:
         if hashlib.file_digest(stream, "sha256").hexdigest() != digest:
-            raise SettingError(
+            raise BadSetting(
                 f"{archive} is not what the job names: its bytes have another SHA-256; submit "
                 "the job again"
             )
@@ -48,7 +48,7 @@ def unpack(folder: JobFolder, digest: str, place: Path) -> Path:
         except OSError as error:
             if not disk_full(error):
                 raise
-            raise SettingError(
+            raise BadSetting(
                 f"the pod's scratch has no room for the program in {archive}: raise its `scratch`"
             ) from None
     part.rename(place)
@@ -66,10 +66,10 @@ def _check_members(tar: tarfile.TarFile, archive: Path) -> list[tarfile.TarInfo]
             or places & {"..", "/"}
             or links.intersection(Path(member.name).parents)
         ):
-            raise SettingError(
+            raise BadSetting(
                 f"{archive} holds {member.name}: files, and links to files, below its folder are "
                 "allowed"
             )
     if sum(member.size for member in members) > contract.PROGRAM_LIMIT:
-        raise SettingError(f"{archive} holds more than {contract.PROGRAM_LIMIT:,} bytes")
+        raise BadSetting(f"{archive} holds more than {contract.PROGRAM_LIMIT:,} bytes")
     return members

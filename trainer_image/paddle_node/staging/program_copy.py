@@ -12,14 +12,14 @@ import shutil
 from pathlib import Path
 
 from paddle_node.contract import Variable
-from paddle_node.failure import SettingError
+from paddle_node.failure import BadSetting
 from paddle_node.folders import files_below
 from paddle_node.volume import durable
 from paddle_node.volume.job_folder import JobFolder
 
 
 def copy_program(source: Path, folder: JobFolder, name: str) -> bool:
-    """Makes the job's program `name` equal to `source`; False if it was. Raises `SettingError`, and
+    """Makes the job's program `name` equal to `source`; False if it was. Raises `BadSetting`, and
     OSError from the volume.
     """
     if not source.is_dir():
@@ -28,7 +28,7 @@ def copy_program(source: Path, folder: JobFolder, name: str) -> bool:
             if source.parent.is_dir()
             else ""
         )
-        raise SettingError(
+        raise BadSetting(
             f"{Variable.PROGRAM_FROM} names {source}, which this image does not hold (it holds: "
             f"{there or 'none'})"
         )
@@ -37,7 +37,7 @@ def copy_program(source: Path, folder: JobFolder, name: str) -> bool:
     if link.is_dir() and digest(link) == digest_:
         return False
     if not link.is_symlink() and link.exists():
-        raise SettingError(
+        raise BadSetting(
             f"{link} differs from the image's program {name}, and no data job has put it there: "
             "move it away, or let the job use the volume's program"
         )
@@ -47,7 +47,7 @@ def copy_program(source: Path, folder: JobFolder, name: str) -> bool:
         try:
             copy_files(source, copy)
             if digest(copy) != digest_:
-                raise SettingError(f"{source} changed while it was copied: run the data job again")
+                raise BadSetting(f"{source} changed while it was copied: run the data job again")
             durable.sync(folder.programs)
         except BaseException:
             shutil.rmtree(copy, ignore_errors=True)

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from paddle_node import own_code
 from paddle_node.contract import Variable
-from paddle_node.failure import SettingError
+from paddle_node.failure import BadSetting
 from paddle_node.training.backends.backend import Sample
 from paddle_node.training.backends.network import BadSample, Model
 
@@ -105,7 +105,7 @@ class Job(ABC):
 
 
 def expect(chosen: str, runtime: str, otherwise: str) -> None:
-    """Raises `SettingError` if the job's runtime is not the one that the program was written
+    """Raises `BadSetting` if the job's runtime is not the one that the program was written
     for.
     """
     if chosen != runtime:
@@ -114,21 +114,21 @@ def expect(chosen: str, runtime: str, otherwise: str) -> None:
             if runtime == "fleet-ps"
             else ("collective", "run_collective")
         )
-        raise SettingError(
+        raise BadSetting(
             f"the job's runtime is {chosen}, and job.{called} needs {runtime}: set `mode: "
             f"{mode}`, or call job.{otherwise}"
         )
 
 
 def enter_static_mode(runtime: str, seed: int) -> None:
-    """Prepares Paddle for a network whose embeddings pservers hold. Raises `SettingError` if this
+    """Prepares Paddle for a network whose embeddings pservers hold. Raises `BadSetting` if this
     Paddle has no pservers.
     """
     import paddle
 
     expect(runtime, "fleet-ps", "run_collective")
     if not hasattr(paddle.base.core, "DistFleetWrapper"):
-        raise SettingError(
+        raise BadSetting(
             f"{Variable.RUNTIME} is fleet-ps, and the image has Paddle {paddle.__version__}, "
             "which has no parameter servers: use an image with Paddle 2.6.2, or the runtime "
             "collective and job.run_collective"
@@ -147,4 +147,4 @@ def name_sample(sample: Sampler) -> Iterator[None]:
     try:
         yield
     except BadSample as bad:
-        raise SettingError(f"{own_code.describe_place(sample)}: {bad.sentence}") from None
+        raise BadSetting(f"{own_code.describe_place(sample)}: {bad.sentence}") from None

@@ -21,7 +21,7 @@ import numpy as np
 from paddle_node.contract import ExitCode
 from paddle_node.coordination import Session
 from paddle_node.environment import PodEnvironment
-from paddle_node.failure import SettingError, leave
+from paddle_node.failure import BadSetting, leave
 from paddle_node.training.backends.backend import Backend, Sample
 from paddle_node.training.saver import Saver
 from paddle_node.training.shard import Parser, Record, Shard
@@ -178,7 +178,7 @@ class Training:
     def _step(self, samples: Sequence[Sample], number: int, read: int) -> float:
         loss = self._backend.step(samples)
         if not math.isfinite(loss):
-            raise SettingError(
+            raise BadSetting(
                 f"the loss is {loss} in pass {number}, after {read} records: training diverged; "
                 "lower the learning rate, or scale inputs and answers to about 1"
             )

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from paddle_node import command_line, environment, own_code
 from paddle_node.contract import ExitCode, Variable
-from paddle_node.failure import Failure, Finished, SettingError, leave
+from paddle_node.failure import BadSetting, Failure, Finished, leave
 from paddle_node.training.program import run
 
 
@@ -51,7 +51,7 @@ def _command(words: Sequence[str], folder: Path) -> None:
             continue
         why = _place(module, folder) or _other_path((folder / script).read_text(errors="replace"))
         if not why:
-            raise SettingError(
+            raise BadSetting(
                 f"{script}:{line}: there is no module {module}: name its package in "
                 "program.requirements"
             )

@@ -23,7 +23,7 @@ from paddle_node.data.settings import FORMATS
 from paddle_node.data.sources import registry, unpack
 from paddle_node.data.sources.source import Piece, public_address
 from paddle_node.environment import read_settings, setting
-from paddle_node.failure import BadData, Failure, Finished, SettingError
+from paddle_node.failure import BadData, BadSetting, Failure, Finished
 from paddle_node.training.backends.backend import Sample
 from paddle_node.training.backends.network import Feeder, Model, check_model, local
 from paddle_node.training.job import Job, Parse, Sampler, name_sample
@@ -124,7 +124,7 @@ class TriedJob(Job):
         for number in range(-(-STEPS // len(batches))):
             losses = [backend.step(some) for some in batches]
             if not all(map(math.isfinite, losses)):
-                raise SettingError(
+                raise BadSetting(
                     f"the loss is not a number in pass {number} over these records: lower the "
                     "learning rate, or scale inputs and answers to about 1"
                 )

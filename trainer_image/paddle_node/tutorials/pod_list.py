@@ -21,7 +21,7 @@ import urllib3
 from paddle_node import contract
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.environment import PodEnvironment
-from paddle_node.failure import Failure, SettingError
+from paddle_node.failure import BadSetting, Failure
 from paddle_node.rendezvous.discovery import Discovery
 from paddle_node.retry import REMIND_INTERVAL
 
@@ -42,7 +42,7 @@ LOOK_INTERVAL = 0.05
 
 
 @dataclass(frozen=True)
-class Pod:
+class ListedPod:
     """What matters about a pod."""
 
     name: str
@@ -51,7 +51,7 @@ class Pod:
     address: str
 
     @classmethod
-    def read(cls, document: Mapping[str, Any]) -> "Pod":
+    def read(cls, document: Mapping[str, Any]) -> "ListedPod":
         """Reads a v1 Pod."""
         metadata, status = document["metadata"], document.get("status", {})
         owners = [
@@ -69,7 +69,7 @@ class Pod:
         )
 
 
-def sort_by_address(pods: Iterable[Pod]) -> list[Pod]:
+def sort_by_address(pods: Iterable[ListedPod]) -> list[ListedPod]:
     """Sorts pods by numeric address: 10.0.0.9 comes before 10.0.0.10, and IPv4 before IPv6."""
     return sorted(
         pods, key=lambda pod: ipaddress.get_mixed_type_key(ipaddress.ip_address(pod.address))
@@ -84,8 +84,8 @@ class PodList(Discovery):
     def __init__(self, pod: PodEnvironment, say: Callable[[str], None]) -> None:
         super().__init__(pod)
         self._say = say
-        self._order: list[Pod] = []
-        self._pods: dict[str, Pod] = {}
+        self._order: list[ListedPod] = []
+        self._pods: dict[str, ListedPod] = {}
         """All pods of the Job, of any run, by name. The watching thread writes this."""
         self._failure: Failure | None = None
         self._problem = ""
@@ -94,7 +94,7 @@ class PodList(Discovery):
         self._account = contract.path(ACCOUNT, pod.environ)
         authority = self._account / "ca.crt"
         if not pod.api_host or not (self._account / "token").is_file() or not authority.is_file():
-            raise SettingError(
+            raise BadSetting(
                 f"{Variable.DISCOVERY} is pod-list, and this pod has no service account token "
                 f"({self._account}/token): set automountServiceAccountToken: true and a service "
                 "account that may list pods, or use index"
@@ -161,7 +161,7 @@ class PodList(Discovery):
         """Sends no requests until the next question: training has begun."""
         self._wanted.clear()
 
-    def _pods_of_run(self) -> list[Pod] | None:
+    def _pods_of_run(self) -> list[ListedPod] | None:
         """Returns the pods of this pod's run: an earlier Job of the same name may still have some.
         None: this pod is missing.
         """
@@ -173,7 +173,7 @@ class PodList(Discovery):
         )
         return None if me is None else [pod for pod in pods.values() if pod.owner == me.owner]
 
-    def _list_present(self) -> list[Pod] | None:
+    def _list_present(self) -> list[ListedPod] | None:
         running = [pod for pod in self._pods_of_run() or () if pod.runs]
         return sort_by_address(running) if len(running) == self._pod.trainers else None
 
@@ -241,7 +241,7 @@ class PodList(Discovery):
         # Version 0 comes from the server's own cache: thousands of pods may ask at once.
         with self._ask(ANSWER_TIMEOUT, resourceVersion="0") as answer:
             document = json.loads(answer.read())
-        self._pods = {pod.name: pod for pod in map(Pod.read, document["items"])}
+        self._pods = {pod.name: pod for pod in map(ListedPod.read, document["items"])}
         self._problem = ""
         return str(document["metadata"]["resourceVersion"])
 
@@ -258,7 +258,7 @@ class PodList(Discovery):
                 if kind == "DELETED":
                     self._pods.pop(document["metadata"]["name"], None)
                 elif kind != "BOOKMARK":
-                    self._pods[document["metadata"]["name"]] = Pod.read(document)
+                    self._pods[document["metadata"]["name"]] = ListedPod.read(document)
                 yield str(document["metadata"]["resourceVersion"])
                 if not self._wanted.is_set():
                     return
@@ -310,5 +310,5 @@ def _lasting_failure(pod: PodEnvironment, error: _Refusal) -> Failure | None:
 
 
 def discover(pod: PodEnvironment, say: Callable[[str], None]) -> Discovery:
-    """Returns the discovery by pod-list. Raises `SettingError` without a service account."""
+    """Returns the discovery by pod-list. Raises `BadSetting` without a service account."""
     return PodList(pod, say)

@@ -35,7 +35,7 @@ class ManifestError(BadData):
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceSummary:
     """What was split, and how to detect that it changed."""
 
     uri: str
@@ -103,7 +103,7 @@ class Shard:
 class DataManifest:
     """A complete split."""
 
-    source: Source
+    source: SourceSummary
     format: str
     seed: str | None
     """Seed of the shuffle; None keeps the source's order."""

@@ -47,7 +47,7 @@ COLOURS = (
 
 
 @dataclass(frozen=True, order=True)
-class Line:
+class PodLine:
     """One line of one pod."""
 
     time: str
@@ -108,7 +108,7 @@ class Printer:
         self.shown, self.left_out = self.shown or shown, self.left_out or not shown
         return shown
 
-    def __call__(self, line: Line) -> None:
+    def __call__(self, line: PodLine) -> None:
         from rich.text import Text
 
         if not self.is_shown(line.text):
@@ -132,7 +132,7 @@ class Printer:
 
 def read_written(
     cluster: ClusterApi, name: str, namespace: str, match: PodSelection, tail: int | None
-) -> Iterator[Line]:
+) -> Iterator[PodLine]:
     """Yields what the pods have written so far, in order of time. Raises BadInput if no pod
     matches.
     """
@@ -152,7 +152,7 @@ def _read_pod(
     pod: PodState,
     tail: int | None,
     ended: threading.Event | None = None,
-) -> Iterator[Line]:
+) -> Iterator[PodLine]:
     """Yields each line once, even if the answer is cut off; with `over`, as long as the pod writes,
     or until `over` is set.
 
@@ -181,7 +181,7 @@ def _read_pod(
                     of_last_second.clear()
                 of_last_second[raw] += 1
                 last, cuts = max(last, stamp), 0
-                yield Line(stamp, pod.who, text, pod.rank or 0)
+                yield PodLine(stamp, pod.who, text, pod.rank or 0)
             # A server may end a stream while the pod still writes.
             if not follow or (
                 (cluster.find(path) or {}).get("status", {}).get("phase")
@@ -212,7 +212,7 @@ def follow_job(
     job: Follower,
     match: PodSelection = PodSelection(),
     tail: int | None = None,
-    show: Callable[[Line], None] | None = None,
+    show: Callable[[PodLine], None] | None = None,
 ) -> JobView:
     """Shows lines as they arrive until the job has ended, says why pods do not start, and returns
     the job's last view.

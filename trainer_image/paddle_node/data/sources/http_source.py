@@ -17,9 +17,9 @@ from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
 from paddle_node.contract import ExitCode, Variable
-from paddle_node.data.resuming_reader import Answer, Interrupted, ResumingReader, Tries, reason
+from paddle_node.data.resuming_reader import Interrupted, RangeAnswer, ResumingReader, Tries, reason
 from paddle_node.data.sources.source import BUFFER, Object, Source, public_address, refuse_changed
-from paddle_node.failure import Failure, SettingError
+from paddle_node.failure import BadSetting, Failure
 
 TIMEOUT = 60.0
 """Seconds without a byte after which a connection counts as broken."""
@@ -53,7 +53,7 @@ class HttpSource(Source):
         return [Object("source" if name in ("", ".", "..") else name, size, mark, self._address)]
 
     def open(self, thing: Object, begin: int = 0) -> BinaryIO:
-        def ask(offset: int) -> Answer:
+        def ask(offset: int) -> RangeAnswer:
             response = self._ask(f"bytes={offset}-" if offset else "")
             try:
                 total = _total(response)
@@ -71,21 +71,21 @@ class HttpSource(Source):
             ResumingReader(self.uri, thing, ask, breaks, begin, self.ranges), BUFFER
         )
 
-    def _answer(self, response: http.client.HTTPResponse) -> Answer:
+    def _answer(self, response: http.client.HTTPResponse) -> RangeAnswer:
         if response.status == 206:
             place = re.match(r"bytes (\d+)-(\d+)/", response.headers.get("Content-Range", ""))
             if not place:
                 raise Interrupted("it answered 206 and does not say with which bytes")
-            return Answer(int(place[1]), int(place[2]) + 1, response)
+            return RangeAnswer(int(place[1]), int(place[2]) + 1, response)
         if response.chunked:
-            return Answer(0, None, response)
+            return RangeAnswer(0, None, response)
         if response.length is None:
-            raise SettingError(
+            raise BadSetting(
                 f"{Variable.DATA_SOURCE} is {self.uri}, whose server sends neither "
                 "Content-Length nor chunks: a cut answer could not be seen; put the file into a "
                 "bucket or onto the volume"
             )
-        return Answer(0, response.length, response)
+        return RangeAnswer(0, response.length, response)
 
     def _ask(self, range_: str) -> http.client.HTTPResponse:
         headers = {"Accept-Encoding": "identity", "User-Agent": "paddle-aws"} | (
@@ -109,22 +109,22 @@ class HttpSource(Source):
                     f"{self.uri} {answered}: it must be readable without logging in",
                 ) from None
             if error.code < 500 and error.code not in (408, 429):
-                raise SettingError(f"{setting}, which {answered}") from None
+                raise BadSetting(f"{setting}, which {answered}") from None
             raise Interrupted(f"it {answered}") from None
         except (OSError, http.client.HTTPException) as error:
             cause = getattr(error, "reason", None) or error
             if isinstance(cause, ssl.SSLCertVerificationError):
-                raise SettingError(
+                raise BadSetting(
                     f"{setting}, whose certificate cannot be trusted: {cause.verify_message}"
                 ) from None
             raise Interrupted(reason(cause)) from None
         if response.status not in (200, 206):
             response.close()
-            raise SettingError(f"{setting}, which answered {response.status}")
+            raise BadSetting(f"{setting}, which answered {response.status}")
         for name in DECISIVE:
             if len(set(response.headers.get_all(name) or ())) > 1:
                 response.close()
-                raise SettingError(
+                raise BadSetting(
                     f"{setting}, whose server answers with two different {name} headers: how much "
                     "it sends, or of what, is unknown"
                 )
@@ -141,7 +141,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
             "https://" if req.full_url.startswith("https:") else ("https://", "http://")
         ):
             places = f"{public_address(req.full_url)} leads to {public_address(newurl)}"
-            raise SettingError(
+            raise BadSetting(
                 f"{Variable.DATA_SOURCE}: {places}, which is not followed: https is allowed, and "
                 "http from http"
             )
@@ -187,7 +187,7 @@ class _Connections(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
         return super().do_open(connection, req, **options)
 
     def _check_addresses(self, netloc: str, host: str, port: int) -> list[str]:
-        """Returns the host's addresses. Raises `SettingError` if one of them is link-local, or
+        """Returns the host's addresses. Raises `BadSetting` if one of them is link-local, or
         loopback after a redirect.
         """
         places = [
@@ -197,7 +197,7 @@ class _Connections(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
             internal = (address.is_loopback or address.is_unspecified) and netloc != self._source
             if internal or address.is_link_local or address in METADATA:
                 leads = f"leads to {address}, which is the pod's own or its node's"
-                raise SettingError(
+                raise BadSetting(
                     f"{Variable.DATA_SOURCE} is {self._uri}, which {leads}: not a source"
                 )
         return places

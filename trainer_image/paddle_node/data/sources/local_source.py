@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 from paddle_node import contract
 from paddle_node.contract import Variable
 from paddle_node.data.sources.source import BUFFER, Object, Source, refuse_changed
-from paddle_node.failure import SettingError
+from paddle_node.failure import BadSetting
 from paddle_node.folders import files_below
 from paddle_node.volume import durable
 
@@ -29,14 +29,14 @@ class LocalSource(Source):
         try:
             objects = self._find_files()
         except PermissionError as error:
-            raise SettingError(
+            raise BadSetting(
                 f"{Variable.DATA_SOURCE} is {self.uri!r}, but uid {os.getuid()} may not look "
                 f"into {error.filename}"
             ) from None
         except OSError as error:
             if error.errno != errno.ELOOP:
                 raise
-            raise SettingError(
+            raise BadSetting(
                 f"{Variable.DATA_SOURCE} holds {error.filename}, {error.strerror}"
             ) from None
         if not objects:
@@ -45,7 +45,7 @@ class LocalSource(Source):
                 if self._path.is_dir()
                 else "is not a file, a folder, or a pattern that matches one"
             )
-            raise SettingError(
+            raise BadSetting(
                 f"{Variable.DATA_SOURCE} is {self.uri!r}, which {what} in this container"
             )
         return sorted(map(self._object, objects), key=lambda thing: thing.name)
@@ -80,9 +80,9 @@ class LocalSource(Source):
                 if path.is_symlink()
                 else "which is not a file (any more)"
             )
-            raise SettingError(f"{Variable.DATA_SOURCE} holds {path}, {what}")
+            raise BadSetting(f"{Variable.DATA_SOURCE} holds {path}, {what}")
         if not os.access(path, os.R_OK):
-            raise SettingError(
+            raise BadSetting(
                 f"{Variable.DATA_SOURCE} is {self.uri!r}, but uid {os.getuid()} may not read {path}"
             )
         name = path.relative_to(self._base).as_posix()

@@ -6,7 +6,7 @@ from paddle_node.data.sources.source import Source, check_address
 
 
 def open_source(uri: str, environ: Mapping[str, str]) -> Source:
-    """Returns the source at an address, without connecting to it yet. Raises `SettingError`."""
+    """Returns the source at an address, without connecting to it yet. Raises `BadSetting`."""
     check_address(uri)
     # Imported late: boto3 costs half a second and 40 MB, which a local file does not need.
     if uri.startswith("s3://"):

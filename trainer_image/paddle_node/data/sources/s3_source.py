@@ -17,9 +17,9 @@ import urllib3.exceptions
 from botocore.config import Config
 
 from paddle_node.contract import ExitCode, Variable
-from paddle_node.data.resuming_reader import Answer, Interrupted, ResumingReader
+from paddle_node.data.resuming_reader import Interrupted, RangeAnswer, ResumingReader
 from paddle_node.data.sources.source import BUFFER, Object, Source, is_hidden, refuse_changed
-from paddle_node.failure import Failure, SettingError
+from paddle_node.failure import BadSetting, Failure
 
 ERRORS = (botocore.exceptions.ClientError, botocore.exceptions.BotoCoreError)
 NO_CREDENTIALS = (
@@ -63,7 +63,7 @@ class S3Source(Source):
         except ERRORS as error:
             self._explain(error)
         if not objects:
-            raise SettingError(
+            raise BadSetting(
                 f"{Variable.DATA_SOURCE} is {self.uri}: the bucket holds no object of that name "
                 "or below it"
             )
@@ -72,7 +72,7 @@ class S3Source(Source):
     def open(self, thing: Object, begin: int = 0) -> BinaryIO:
         name = f"s3://{self._bucket}/{thing.address}"
 
-        def ask(offset: int) -> Answer:
+        def ask(offset: int) -> RangeAnswer:
             ranged = {"Range": f"bytes={offset}-"} if offset else {}
             try:
                 answer = self._s3.get_object(
@@ -93,7 +93,7 @@ class S3Source(Source):
                 raise Interrupted(str(error)) from None
             place = re.match(r"bytes (\d+)-", answer.get("ContentRange", ""))
             start = int(place[1]) if place else 0
-            return Answer(start, start + int(answer["ContentLength"]), answer["Body"])
+            return RangeAnswer(start, start + int(answer["ContentLength"]), answer["Body"])
 
         # botocore does not wrap all of urllib3's own errors.
         breaks = (botocore.exceptions.BotoCoreError, urllib3.exceptions.HTTPError, OSError)
@@ -131,11 +131,11 @@ class S3Source(Source):
     def _explain(self, error: Exception) -> NoReturn:
         setting = f"{Variable.DATA_SOURCE} is {self.uri}"
         if (code := _code(error)) == "NoSuchBucket":
-            raise SettingError(f"{setting}: there is no bucket {self._bucket}") from None
+            raise BadSetting(f"{setting}: there is no bucket {self._bucket}") from None
         if isinstance(error, botocore.exceptions.ParamValidationError):
-            raise SettingError(f"{setting}: {self._bucket!r} is not a bucket name") from None
+            raise BadSetting(f"{setting}: {self._bucket!r} is not a bucket name") from None
         if isinstance(error, botocore.exceptions.NoRegionError):
-            raise SettingError(
+            raise BadSetting(
                 "AWS_REGION is missing: boto3 cannot tell where the bucket lies"
             ) from None
         if code in REFUSALS:

@@ -14,7 +14,7 @@ from typing import BinaryIO, NoReturn
 from urllib.parse import urlsplit
 
 from paddle_node.contract import Variable
-from paddle_node.failure import BadData, SettingError
+from paddle_node.failure import BadData, BadSetting
 from paddle_node.volume import data_manifest
 
 BUFFER = 1 << 16
@@ -62,37 +62,37 @@ class Source(ABC):
 
 
 def check_address(uri: str) -> None:
-    """Raises `SettingError` for an address that cannot be read."""
+    """Raises `BadSetting` for an address that cannot be read."""
     shown = f"{Variable.DATA_SOURCE} is {public_address(uri)!r}"
     scheme, separator, rest = uri.partition("://")
     if not separator:
         if not uri.startswith("/"):
-            raise SettingError(
+            raise BadSetting(
                 f"{shown}: an absolute path in the container, s3://bucket/key or an https:// "
                 "address is needed"
             )
         return
     if scheme not in ("s3", "https", "http"):
-        raise SettingError(
+        raise BadSetting(
             f"{shown}: paths, s3://, https:// and http:// can be read, {scheme}:// cannot"
         )
     if scheme == "s3":
         if "@" in rest.partition("/")[0]:
-            raise SettingError(
+            raise BadSetting(
                 f"{shown}, with a user or password: a bucket is read with the pod's own identity"
             )
         return
     if not re.fullmatch("[!-~]+", uri):
-        raise SettingError(f"{shown}: write blanks and letters beyond ASCII as %20 and the like")
+        raise BadSetting(f"{shown}: write blanks and letters beyond ASCII as %20 and the like")
     try:
         parts = urlsplit(uri)
         host = parts.hostname and (parts.port is None or parts.port)
     except ValueError:
         host = None
     if not host:
-        raise SettingError(f"{shown}: its host or port cannot be read")
+        raise BadSetting(f"{shown}: its host or port cannot be read")
     if parts.username is not None:
-        raise SettingError(
+        raise BadSetting(
             f"{shown}, with a user or password, which would not be sent: use a signed address"
         )
 
@@ -113,20 +113,20 @@ def public_address(uri: str) -> str:
     return f"{scheme}://{host}{slash}{path}"
 
 
-def summary(source: Source, objects: Sequence[Object]) -> data_manifest.Source:
+def summary(source: Source, objects: Sequence[Object]) -> data_manifest.SourceSummary:
     """Returns the manifest's entry for the source. The etag is empty if a change of the content
     could not be detected.
     """
     size = sum(thing.size or 0 for thing in objects)
     if not all(thing.mark for thing in objects):
-        return data_manifest.Source(source.uri, size, "")
+        return data_manifest.SourceSummary(source.uri, size, "")
     listing = hashlib.sha256(f"{source.identity}\n".encode())
     for thing in objects:
         # File names on Linux are bytes, and need not be UTF-8.
         listing.update(
             f"{thing.name}\0{thing.size}\0{thing.mark}\n".encode(errors="surrogateescape")
         )
-    return data_manifest.Source(source.uri, size, f"sha256:{listing.hexdigest()}")
+    return data_manifest.SourceSummary(source.uri, size, f"sha256:{listing.hexdigest()}")
 
 
 def is_hidden(name: str) -> bool:

@@ -17,7 +17,7 @@ import paddle
 from paddle import static
 
 from paddle_node import own_code
-from paddle_node.failure import SettingError
+from paddle_node.failure import BadSetting
 
 _local: ContextVar[bool] = ContextVar("local", default=False)
 
@@ -43,11 +43,11 @@ class Model:
 
 
 def check_model(model: Any, maker: Callable[..., Any]) -> Model:
-    """Returns what the program's function made, if it is a Model. Raises `SettingError`
+    """Returns what the program's function made, if it is a Model. Raises `BadSetting`
     otherwise.
     """
     if not isinstance(model, Model):
-        raise SettingError(
+        raise BadSetting(
             f"{own_code.describe_place(maker)}: it returns {type(model).__name__}, a fleet.Model "
             "is needed"
         )
@@ -124,7 +124,7 @@ def local() -> Iterator[None]:
         _local.reset(token)
 
 
-class BadSample(SettingError):
+class BadSample(BadSetting):
     """`sample` returned a value that its input cannot take: names the input, what it got and what
     it wants.
     """

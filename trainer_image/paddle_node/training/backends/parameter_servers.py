@@ -24,7 +24,7 @@ from paddle.distributed.ps.utils.public import get_the_one_recv_context
 
 from paddle_node.contract import ExitCode
 from paddle_node.coordination import Session
-from paddle_node.failure import Failure, SettingError
+from paddle_node.failure import BadSetting, Failure
 from paddle_node.training.backends.backend import Backend, Sample
 from paddle_node.training.backends.network import Feeder, Model
 from paddle_node.training.backends.tables import (
@@ -76,7 +76,7 @@ class ParameterServers(Backend):
         """`model` is what `network` built in the default program."""
         self._optimizer: Any = type(optimizer).__name__.lower()
         if self._optimizer not in ("adam", "sgd"):
-            raise SettingError(
+            raise BadSetting(
                 f"the optimizer is {type(optimizer).__name__}: pservers of Paddle 2.6.2 know SGD "
                 "and Adam"
             )
@@ -141,7 +141,7 @@ class ParameterServers(Backend):
         if self._session.trainer_id == 0:
             saved, mine = Layout.load(directory), self.layout()
             if (saved.shapes(), saved.optimizer) != (mine.shapes(), mine.optimizer):
-                raise SettingError(
+                raise BadSetting(
                     f"{directory} holds another model ({_differences(saved, mine)}): "
                     "resume with the program and the data that made it, or choose another job name"
                 )
