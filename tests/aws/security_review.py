@@ -1,5 +1,5 @@
-"""Reviews every variant with cdk-nag (AwsSolutions, NIST 800-53 R5) and the CDK's own validation;
-writes its findings as JSON.
+"""Reviews variants with cdk-nag (AwsSolutions, NIST 800-53 R5) and the CDK's own validation, and
+writes the findings as JSON: `python -m tests.aws.security_review FILE NAME...`.
 
 It is a separate program because the tests' process has the CDK's validation off. It records
 acknowledgments instead of making them, so that one run shows both unexplained findings and
@@ -58,4 +58,4 @@ def review(file: Path) -> dict[str, Any]:
 
 if __name__ == "__main__":
     acknowledged.record = record_rules
-    Path(sys.argv[1]).write_text(json.dumps({name: review(file) for name, file in FILES.items()}))
+    Path(sys.argv[1]).write_text(json.dumps({name: review(FILES[name]) for name in sys.argv[2:]}))

@@ -10,6 +10,7 @@ MAKER = Path(__file__).parents[2] / "examples/recommendation/make_movielens.py"
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_it_is_of_the_size_and_shape_of_the_published_file() -> None:
     lines = runpy.run_path(str(MAKER))["lines"]
     ratings = list(lines(seed=1))

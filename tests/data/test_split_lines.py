@@ -75,7 +75,7 @@ def check(small_pieces, lines, newline_at_end, packed, shards, hold_out, seed, p
 test_every_record_goes_to_exactly_one_place = settings(max_examples=10, **RELAXED)(
     given(**CASES)(check)
 )
-test_every_record_goes_to_exactly_one_place_many_times = pytest.mark.slow(
+test_every_record_goes_to_exactly_one_place_many_times = pytest.mark.long(
     settings(max_examples=150, **RELAXED)(given(**CASES)(check))
 )
 

@@ -68,6 +68,7 @@ def test_a_deploy_replaces_nothing_that_holds_data(tmp_path: Path) -> None:
         assert cloud.inventory() - before == set()
 
 
+@pytest.mark.long
 def test_the_advice_of_the_page_works(tmp_path: Path) -> None:
     """What docs/aws.md says to do when a deploy stops, and around a destroy, done as it says."""
     page = " ".join((PROJECT / "docs" / "aws.md").read_text().split())

@@ -32,6 +32,7 @@ pytestmark = pytest.mark.slow
 PROJECT = Path(__file__).parents[2]
 VARIANTS = PROJECT / "tests" / "aws" / "variants"
 LIVES = yaml.safe_load(Path(__file__).with_name("lives.yaml").read_text())
+LONG = [pytest.param(row, marks=pytest.mark.long) for row in LIVES[1:]]
 
 Settings = dict[str, Any]
 
@@ -240,7 +241,7 @@ def make_named(cloud: Cloud, settings: Settings) -> None:
 
 @pytest.mark.parametrize(
     "row",
-    LIVES,
+    [LIVES[0], *LONG],
     ids=lambda row: "-".join([Path(row["settings"]).stem, *row.get("with", {}).values()]),
 )
 def test_a_life(begin: Callable[..., Life], row: dict[str, Any]) -> None:
@@ -284,6 +285,7 @@ def theirs(cloud: Cloud, settings: Settings) -> None:
         settings["zone"]["existing"]["id"] = has["Zone"]
 
 
+@pytest.mark.long
 def test_existing_network_key_bucket_and_file_system(begin: Callable[..., Life]) -> None:
     """Their resources are used, completed where asked, and still there afterwards."""
     life = begin(VARIANTS / "existing.yaml", theirs)
@@ -313,6 +315,7 @@ def test_existing_network_key_bucket_and_file_system(begin: Callable[..., Life])
     assert life.before <= cloud.inventory(), "nothing of theirs is gone"
 
 
+@pytest.mark.long
 def test_an_existing_cluster(begin: Callable[..., Life]) -> None:
     """Storage and nodes are deployed beside somebody's cluster and zone."""
     life = begin(VARIANTS / "borrowed-cluster.yaml", theirs)
@@ -358,6 +361,7 @@ def test_what_a_destroy_kept_is_adopted(begin: Callable[..., Life]) -> None:
     assert life.end() == KEPT | {("s3", "object version")}
 
 
+@pytest.mark.long
 def test_deploys_that_fail_in_the_middle_and_a_change_of_what_other_stacks_hold_on_to(
     begin: Callable[..., Life],
 ) -> None:

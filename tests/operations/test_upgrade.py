@@ -185,6 +185,7 @@ def order_of(cloud: Cloud) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_one_way_upgrades_control_plane_add_ons_and_nodes_in_order(
     run: Run, cloud: Cloud, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

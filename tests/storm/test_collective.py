@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PASSES = 2
 DROPOUT = "vectors = paddle.nn.functional.dropout(self.vectors(text), 0.2)\n        "

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 EXAMPLE = Path(__file__).parents[2] / "examples/launch"
 EPOCHS = 12
 SETTINGS = {

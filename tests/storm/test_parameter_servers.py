@@ -13,7 +13,7 @@ import re
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 PASSES, RECORDS, HELD_OUT, BATCH = 3, 640, 128, 16
 PROGRAM = f"""
 import paddle
