@@ -42,7 +42,7 @@ def test_a_plain_program_that_fails_or_is_not_there_fails_the_job(launched):
     assert "./train.py cannot be started: Permission denied" in job.folder.train_log(0).read_text()
     job.start(RUN_ID="broken", COMMAND='["python", "-c", "import no_such"]')
     assert sorted(job.codes()) == [1, 70], job.logs()
-    assert " failed before its first step and is not tried again: trainer " in job.logs()
+    assert " cannot start and is not tried again: trainer " in job.logs()
     assert (
         " ended with 1: ModuleNotFoundError: No module named 'no_such' (<string>:1), in "
         in job.logs()

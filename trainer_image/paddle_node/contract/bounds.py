@@ -68,6 +68,7 @@ BOUNDS: Mapping[Variable, Bounds] = {
     # Kubernetes' terminationGracePeriodSeconds is 30 unless the pod says otherwise.
     Variable.GRACE: Bounds(default=25, above=0),
     Variable.STALL: Bounds(default=900, above=0),
-    Variable.LEASE: Bounds(default=LEASE, above=0),
+    # Another run waits as long for a holder that died.
+    Variable.LEASE: Bounds(default=LEASE, above=0, most=3600),
 }
 """The numbers that pods accept and, unless it states others, job.yaml. Seconds may be fractions."""

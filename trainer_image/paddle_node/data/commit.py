@@ -15,7 +15,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from paddle_node import contract
 from paddle_node.contract import SPLIT_MANIFEST
 from paddle_node.data.deal import HELD_OUT
 from paddle_node.data.whole_files import Names
@@ -204,8 +203,8 @@ def _is_unused(folder: JobFolder) -> bool:
     holder = lease.holder(folder.run_state)
     return (
         holder is None
-        or not attempts.read(folder).is_in_progress(holder[0])
-        or _now(folder) - holder[1] > contract.LEASE
+        or not attempts.read(folder).is_in_progress(holder.run)
+        or _now(folder) - holder.renewed > holder.expiry
     )
 
 

@@ -194,7 +194,7 @@ def _check_job(who: str, folder: JobFolder, job: str, path: str) -> None:
     if not record.attempts:
         raise BadSetting(f"{who}: no job of that name has trained on this volume")
     holder = lease.holder(folder.run_state)
-    if outcome is None and holder and time.time() - holder[1] < contract.LEASE:
+    if outcome is None and holder and time.time() - holder.renewed < holder.expiry:
         raise BadSetting(f"{who}, which still trains: wait for its end (paddle-aws wait {job})")
     if path or (outcome is not None and outcome.code == ExitCode.DONE):
         return

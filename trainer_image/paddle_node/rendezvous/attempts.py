@@ -24,12 +24,16 @@ class Record:
     """
 
     def __init__(
-        self, folder: JobFolder, run_id: str, check: Callable[[], None] = lambda: None
+        self, folder: JobFolder, run_id: str, check: Callable[[], None] | None = None
     ) -> None:
-        """`check` runs before each write and raises if the lease is no longer held."""
+        """`check` runs before each write and raises if the lease is no longer held; None: whoever
+        reads holds no lease.
+        """
         self._folder = folder
         self._run_id = run_id
-        self._check = check
+        self._check = check or (lambda: None)
+        if check is not None:
+            attempts.take_over(folder)
         record = attempts.read(folder)
         self._attempts, self._outcomes = list(record.attempts), dict(record.outcomes)
 
@@ -157,5 +161,4 @@ class Record:
         self._write()
 
     def _write(self) -> None:
-        self._check()
-        attempts.write(self._folder, self._attempts, self._outcomes)
+        attempts.write(self._folder, self._attempts, self._outcomes, self._check)

@@ -94,7 +94,7 @@ class CurrentAttempt:
         paused = pause is not None and pause.covers(first.at)
         if pause is not None and paused:
             causes.append(f"{pause.pod} had said nothing for {pause.ended - pause.began:.0f} s")
-        self.crashed = [first.rank, lost.code] if lost.trainer and lost.code else None
+        self.crashed = [first.rank, lost.code] if lost.trainer and 0 < lost.code < 256 else None
         stepped = lost.stepped
         if self.counted:
             # Pservers make no steps.

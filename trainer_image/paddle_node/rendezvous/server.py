@@ -69,11 +69,9 @@ class Server:
         port is taken.
         """
         pod, say, state = self._pod, self._say, self._pod.folder.run_state
+        wait = await background.ask(lambda: lease.measure_wait(state, pod.lease), pod, say)
         held = self._lease = await background.ask(
-            lambda: lease.acquire(state, pod.run_id, incarnation, pod.lease, say),
-            pod,
-            say,
-            pod.lease,
+            lambda: lease.acquire(state, pod.run_id, incarnation, pod.lease, say), pod, say, wait
         )
         self._running.append(self._tasks.spawn(self._keep(held)))
         record = await background.ask(lambda: Record(pod.folder, pod.run_id, held.check), pod, say)

@@ -212,7 +212,7 @@ class Rendezvous:
                 if quiet is not None and self.state in RUNNING:
                     self._attempt.moved = max(self._attempt.moved, now - quiet)
                 return  # The most frequent message: nothing follows from it.
-            case m.Fatal(code, sentence):
+            case m.Fatal(code, sentence) if 0 < code < 256:  # 256 would end a pod with 0.
                 self._finish(Outcome(code, f"trainer {rank}: {sentence}"), now)
             case m.Report():
                 if message.leaving and self.state in (State.STARTING, State.TRAINING):

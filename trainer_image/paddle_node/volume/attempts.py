@@ -4,7 +4,7 @@ Only the holder of the lease writes it.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -142,16 +142,29 @@ def read(folder: JobFolder) -> Attempts:
 
 
 def write(
-    folder: JobFolder, attempts: Iterable[RecordedAttempt], outcomes: Mapping[str, Outcome]
+    folder: JobFolder,
+    attempts: Iterable[RecordedAttempt],
+    outcomes: Mapping[str, Outcome],
+    check: Callable[[], object] = lambda: None,
 ) -> None:
-    """Returns once the record is on disk. Raises OSError. Blocking."""
+    """Returns once the record is on disk. `check` raises if the lease is no longer held; a writer
+    that is frozen behind it can write nothing once the next holder has called `take_over`. Raises
+    OSError. Blocking.
+    """
     document = {
         "attempts": [asdict(attempt) for attempt in list(attempts)[-KEPT_ATTEMPTS:]],
         "outcomes": {
             run: asdict(outcome) for run, outcome in list(outcomes.items())[-KEPT_ATTEMPTS:]
         },
     }
-    durable.write(file_of(folder), json.dumps(document, indent=1))
+    durable.write(file_of(folder), json.dumps(document, indent=1), check)
+
+
+def take_over(folder: JobFolder) -> None:
+    """Keeps earlier holders of the lease from writing the record late. Call it before the record is
+    read. Raises OSError. Blocking.
+    """
+    durable.discard_drafts(file_of(folder))
 
 
 def file_of(folder: JobFolder) -> Path:

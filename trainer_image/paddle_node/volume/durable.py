@@ -14,7 +14,7 @@ import fcntl
 import fnmatch
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from io import BufferedReader
 from pathlib import Path
 from stat import S_ISREG
@@ -62,14 +62,25 @@ class Writer(contextlib.AbstractContextManager["Writer"]):
         return bool(fcntl.fcntl(self._file, fcntl.F_GETFL) & os.O_DIRECT)
 
 
-def write(path: Path, content: str | bytes) -> None:
+def write(path: Path, content: str | bytes, check: Callable[[], object] = lambda: None) -> None:
     """Writes by temporary file, fsync, rename, fsync of the folder, made if missing. Raises OSError
     (a full volume, for one).
+
+    `check` is called between the temporary file and its rename, and raises if the file is no longer
+    this writer's: a successor that calls `discard_drafts` then need not fear a rename that comes
+    late.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with _draft(path, content) as draft:
+        check()
         draft.replace(path)
     sync(path.parent)
+
+
+def discard_drafts(path: Path) -> None:
+    """Removes what others were about to rename to `path`: their renames fail. Raises OSError."""
+    for draft in glob(path.parent, f".{path.name}.*.tmp"):
+        draft.unlink(missing_ok=True)
 
 
 def create(path: Path, content: str | bytes, mode: int = 0o666) -> bool:

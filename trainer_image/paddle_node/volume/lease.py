@@ -2,8 +2,8 @@
 pretend to have.
 
 However many runs try, only one holds the lease. A dead holder's lease expires by the waiter's own
-clock. A holder that cannot renew the lease learns from its own clock that it must stop, before
-another run may take the lease.
+clock, after the seconds that the lease itself names. A holder that cannot renew the lease learns
+from its own clock that it must stop, before another run may take the lease.
 
 The lease is the newest of the files lease-00001.json, lease-00002.json, ... in the run's state
 folder. The only way to take it over is to create the next number by a hard link, which only one run
@@ -18,9 +18,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from paddle_node.contract import ExitCode
+from paddle_node.contract import BOUNDS, ExitCode, Variable
 from paddle_node.failure import Failure
 from paddle_node.retry import disk_full, may_pass
 from paddle_node.volume import durable
@@ -50,6 +50,22 @@ class SeenLease:
     def released(self) -> bool:
         return bool(self.record.get("released"))
 
+    def expiry(self, default: float) -> float:
+        """Returns for how many seconds its holder may be silent; `default` if it does not say."""
+        seconds = self.record.get("expiry")
+        known = isinstance(seconds, float) and BOUNDS[Variable.LEASE].hold(seconds)
+        return seconds if isinstance(seconds, float) and known else default
+
+
+class Holder(NamedTuple):
+    """Who holds a lease."""
+
+    run: str
+    renewed: float
+    """When it last showed that it is alive, by the volume's clock."""
+    expiry: float
+    """Seconds after which its lease may be taken over."""
+
 
 class TakenOver(Failure):
     """Another pod holds the lease now. `same_run`: a newer pod of the same run, which has every
@@ -77,6 +93,7 @@ class Lease:
         self._run_id = run_id
         self._incarnation = incarnation
         self._beats = 0
+        self._expiry = expiry
         self._safe = expiry * SAFE_SHARE
         self._renewed = time.monotonic()
         """When the last heartbeat began that both read and wrote the lease."""
@@ -157,15 +174,20 @@ class Lease:
         """Returns the content of the lease's file."""
         return (
             json.dumps(
-                {"run": self._run_id, "boot": self._incarnation, **state, "time": time.time()}
+                {
+                    "run": self._run_id,
+                    "boot": self._incarnation,
+                    "expiry": float(self._expiry),
+                    **state,
+                    "time": time.time(),
+                }
             )
             + "\n"
         )
 
 
-def holder(folder: Path) -> tuple[str, float] | None:
-    """Returns the run that holds the lease and when it last renewed it, by the volume's clock;
-    None: no holder, or released.
+def holder(folder: Path) -> Holder | None:
+    """Returns who holds the lease; None: nobody, or it was released.
 
     A dead holder stays until the next one takes over.
     """
@@ -173,9 +195,17 @@ def holder(folder: Path) -> tuple[str, float] | None:
     if seen is None or seen.released:
         return None
     try:
-        return seen.run, seen.path.stat().st_mtime
+        return Holder(
+            seen.run, seen.path.stat().st_mtime, seen.expiry(BOUNDS[Variable.LEASE].default or 0.0)
+        )
     except FileNotFoundError:
         return holder(folder)  # The lease has just changed hands.
+
+
+def measure_wait(folder: Path, expiry: float) -> float:
+    """Returns for how many seconds `acquire` may wait for a silent holder."""
+    seen = _newest(folder)
+    return expiry if seen is None else max(expiry, seen.expiry(expiry))
 
 
 def acquire(
@@ -186,8 +216,8 @@ def acquire(
     say: Callable[[str], None] = lambda _: None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Lease:
-    """Waits at most `expiry` seconds for a silent holder; raises `Failure` (FOLDER_IN_USE) at its
-    first sign of life.
+    """Waits for a silent holder until its lease has expired, at least `expiry` seconds; raises
+    `Failure` (FOLDER_IN_USE) at its first sign of life.
 
     A pod that replaces another pod of the same run takes over at once: the Job keeps one pod per
     index. Also raises OSError.
@@ -197,11 +227,12 @@ def acquire(
         while True:
             newest = _newest(folder)
             if newest is not None and not newest.released and newest.run != run_id:
+                silence = max(expiry, newest.expiry(expiry))
                 say(
-                    f"run {newest.run} holds {folder.parent.parent}: waiting {expiry:.0f} s for "
+                    f"run {newest.run} holds {folder.parent.parent}: waiting {silence:.0f} s for "
                     "a sign of life"
                 )
-                _outwait(folder, newest, expiry, sleep)
+                _outwait(folder, newest, silence, sleep)
             lease = Lease(
                 folder, run_id, incarnation, expiry, newest.number + 1 if newest is not None else 1
             )
@@ -214,13 +245,13 @@ def acquire(
         raise Failure(code, f"{folder} takes no file: {error.strerror or error}") from None
 
 
-def _outwait(folder: Path, seen: SeenLease, expiry: float, sleep: Callable[[float], None]) -> None:
-    """Returns once the lease is released or gone, or has been silent for `expiry` seconds by this
+def _outwait(folder: Path, seen: SeenLease, silence: float, sleep: Callable[[float], None]) -> None:
+    """Returns once the lease is released or gone, or has been silent for `silence` seconds by this
     process's clock.
     """
-    step = min(1.0, expiry / BEATS / 2)
+    step = min(1.0, silence / BEATS / 2)
     waited = 0.0
-    while waited < expiry:
+    while waited < silence:
         sleep(step)
         waited += step
         now = _newest(folder)
