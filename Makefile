@@ -60,7 +60,8 @@ ROOMS  = $(foreach test,$(TESTS),$(word 2,$(subst /, ,$(test))))
 NEEDED = $(if $(ROOMS),$(VENV)/.ready $(foreach room,$(ROOMS),$(NEEDS_$(room))),$(ENVIRONMENTS))
 quick: python  ## the quick tests, in two minutes; of what you edit, in seconds: TESTS=tests/charts
 	@$(MAKE) -j3 $(QUIETLY) $(NEEDED)
-	@$(PYTEST) -q -m "not slow and not container and not long" -n 2 --dist worksteal $(TESTS)
+	@$(PYTEST) -q -m "not slow and not container and not long" -n 2 --dist worksteal $(TESTS) || \
+		{ test $$? = 5 && echo "all tests of $(TESTS) are slow: $(BIN)/pytest $(TESTS)"; }
 
 test-cluster: environments  ## manifests and commands against a real Kubernetes API server: KUBECONFIG=/path/to/config
 	@test -n "$$KUBECONFIG" || { echo "KUBECONFIG is unset: name the configuration of a cluster in which you may make namespaces: make test-cluster KUBECONFIG=/path/to/config" >&2; exit 2; }

@@ -50,19 +50,21 @@ def waits(item: pytest.Item) -> bool:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Deals the tests to the workers, of which each begins with a run of neighbours (`worksteal`):
+    """Deals the files to the workers, of which each begins with a run of neighbours (`worksteal`):
     to as many as there are processors those that need one, the longest first.
     """
-    names = [f"{item.path.parent.name}/{item.path.stem}" for item in items]
-    by_length = sorted(
-        zip(names, items, strict=True),
-        key=lambda pair: LONGEST.index(pair[0]) if pair[0] in LONGEST else len(LONGEST),
-    )
-    busy = [item for _, item in by_length if not waits(item)]
-    rest = [item for _, item in by_length if waits(item)]
+    files: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(f"{item.path.parent.name}/{item.path.stem}", []).append(item)
+    names = [
+        *(name for name in LONGEST if name in files),
+        *(name for name in files if name not in LONGEST),
+    ]
+    busy = [files[name] for name in names if not waits(files[name][0])]
+    rest = [item for name in names if waits(files[name][0]) for item in files[name]]
     share, items[:] = len(items) // WORKERS, []
     for worker in range(BUSY):
-        own = busy[worker::BUSY]
+        own = [item for file in busy[worker::BUSY] for item in file]
         items += own[:share]
         rest += own[share:]
     items += rest

@@ -27,7 +27,11 @@ def used(pid: int) -> int:
 @pytest.mark.parametrize("seed", ["", "1"])
 @pytest.mark.parametrize(
     ("line", "count"),
-    [(b"a\n", 20_000_000), (b"x" * 99 + b"\n", 600_000), (b"y" * 1_000_000 + b"\n", 150)],
+    [
+        pytest.param(b"a\n", 20_000_000, marks=pytest.mark.long),
+        (b"x" * 99 + b"\n", 600_000),
+        pytest.param(b"y" * 1_000_000 + b"\n", 150, marks=pytest.mark.long),
+    ],
 )
 def test_peak(job: Job, tmp_path: Path, line: bytes, count: int, seed: str) -> None:
     """Lines of 2 bytes, which weigh 25 times as much in Python, ordinary lines, and giants."""

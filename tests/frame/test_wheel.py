@@ -185,6 +185,7 @@ def platform(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pat
     return bin_, app
 
 
+@pytest.mark.long
 def test_strangers_apps_are_typed(platform: tuple[Path, Path], tmp_path: Path) -> None:
     """`mypy --strict`, and pyright's strict mode, for users who know the project only from its
     wheel.
@@ -236,6 +237,7 @@ def test_strangers_apps_are_typed(platform: tuple[Path, Path], tmp_path: Path) -
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
+@pytest.mark.long
 def test_a_strangers_platform_is_reviewed_deployed_and_destroyed(
     platform: tuple[Path, Path], tmp_path: Path
 ) -> None:

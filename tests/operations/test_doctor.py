@@ -236,6 +236,7 @@ def deployed(account: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Cloud:
     return account
 
 
+@pytest.mark.long
 def test_diff_names_what_cloudformation_refuses_and_what_a_deploy_leaves_behind(
     run: Run, aws: Cloud, deployed: Cloud, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

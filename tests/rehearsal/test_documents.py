@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from paddle_node.volume.job_folder import JobFolder
@@ -13,8 +14,15 @@ from paddle_node.volume.job_folder import JobFolder
 pytestmark = pytest.mark.slow
 
 PROJECT = Path(__file__).parents[2]
-TUTORIALS = sorted((PROJECT / "examples/tutorials").glob("*.yaml"))
-PADDLE_JOBS = sorted((PROJECT / "examples/paddlejob").glob("*.yaml"))
+
+
+def one_daily(folder: str) -> list[Any]:
+    """Returns a folder's job files, of which all but the first are long."""
+    first, *others = sorted((PROJECT / folder).glob("*.yaml"))
+    return [first, *(pytest.param(file, marks=pytest.mark.long) for file in others)]
+
+
+TUTORIALS, PADDLE_JOBS = one_daily("examples/tutorials"), one_daily("examples/paddlejob")
 PREPARED = "examples/recommendation stands in for them"
 
 

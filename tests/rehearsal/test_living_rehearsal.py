@@ -197,6 +197,7 @@ def test_an_interrupted_one_keeps_all_and_a_killed_one_leaves_no_process(
         shutil.rmtree(terminal.folder / ".rehearsal")
 
 
+@pytest.mark.long
 def test_from_python_on_data_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal(tmp_path / "mine", 3)
     terminal.settings["data"] = {"source": "s3://theirs/images/*.csv", "shared": True}
@@ -311,6 +312,7 @@ def stranger() -> Iterator[None]:
         yield
 
 
+@pytest.mark.long
 def test_several_at_once_and_a_stranger_on_the_usual_ports_never_meet(
     tmp_path: Path, stranger: None
 ) -> None:

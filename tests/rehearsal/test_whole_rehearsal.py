@@ -45,9 +45,9 @@ def read_until(process, marker: str) -> str:
 @pytest.mark.parametrize(
     ("after", "during", "number"),
     [
-        ("✓ emulator", "bootstrap", signal.SIGTERM),
+        pytest.param("✓ emulator", "bootstrap", signal.SIGTERM, marks=pytest.mark.long),
         ("✓ bootstrap", "deploy", signal.SIGINT),
-        ("✓ measure", "destroy", signal.SIGINT),
+        pytest.param("✓ measure", "destroy", signal.SIGINT, marks=pytest.mark.long),
     ],
 )
 def test_ctrl_c_leaves_no_process(clone, after, during, number):
@@ -78,6 +78,7 @@ def test_ctrl_c_leaves_no_process(clone, after, during, number):
     }
 
 
+@pytest.mark.long
 def test_make_rehearse_beside_another_clone_after_all_that(clone, second_clone):
     """Runs in the clone whose rehearsals were interrupted and killed, and in another clone at the
     same time.
@@ -147,6 +148,7 @@ def test_make_rehearse_beside_another_clone_after_all_that(clone, second_clone):
     assert "predict with it:" in said and clone.left_running == second_clone.left_running == []
 
 
+@pytest.mark.long
 def test_a_users_own_corpus_and_a_program_from_a_folder(second_clone, tmp_path, monkeypatch):
     """Twenty thousand compressed lines with eight labels, in another region, on a self-managed
     cluster, with retain: true.
