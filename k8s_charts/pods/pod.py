@@ -254,7 +254,7 @@ def _more_folders(
         return {"name": name, **source}, {"name": name, "mountPath": path, **fields}
 
     if role not in ("data", "environment"):
-        memory = {"medium": "Memory", "sizeLimit": job.resources.shared_memory}
+        memory = {"medium": "Memory", "sizeLimit": job.resources.chosen_shared_memory}
         yield folder("shared-memory", contract.SHARED_MEMORY, {"emptyDir": memory})
     if program is not None:
         place = f"{INLINE_PROGRAMS}/{job.program.folder}"

@@ -49,15 +49,22 @@ class Resources(Settings):
 class TrainerResources(Resources):
     """A trainer's container."""
 
-    shared_memory: Memory = "128Mi"
-    """/dev/shm, which counts against memory."""
+    shared_memory: Memory | None = None
+    """/dev/shm, which counts against memory: the workers of a DataLoader hand over their batches in
+    it. Default: half of memory, as Linux has it.
+    """
     efa: int = bounded_field(Variable.EFA)
     """Elastic Fabric Adapters, on nodes with `efa: true`: at most two such pods fit a node of
     `compute: fixed`. The image needs the EFA software (docs/jobs.md).
     """
 
+    @property
+    def chosen_shared_memory(self) -> str:
+        """The size of /dev/shm."""
+        return self.shared_memory or f"{max(1, int(amount(self.memory)) >> 21)}Mi"
+
     def _faults(self) -> Iterator[Fault]:
-        if amount(self.memory) <= amount(self.shared_memory):
+        if self.shared_memory and amount(self.memory) <= amount(self.shared_memory):
             counted = f"shared_memory, which is {self.shared_memory} and counts against it"
             yield f"resources.memory is {self.memory}: it has to exceed {counted}"
 

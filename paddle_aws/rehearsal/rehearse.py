@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from paddle_node.contract import Variable
+from paddle_node.contract import FIRST_PORT, Variable
 from paddle_node.volume.job_folder import JobFolder
 
 from k8s_charts.names import COMPONENT
@@ -34,11 +34,12 @@ from paddle_aws.rehearsal.evaluation import evaluate
 from paddle_aws.rehearsal.folder import RehearsalFolder
 from paddle_aws.rehearsal.job_recorder import JobRecorder
 from paddle_aws.rehearsal.pods import manifests
-from paddle_aws.rehearsal.pods.addresses import ROOM, AddressBlock
+from paddle_aws.rehearsal.pods.addresses import LAST_PORT, ROOM, AddressBlock
 from paddle_aws.rehearsal.pods.api_server import PodApi
 from paddle_aws.rehearsal.pods.environment import expand
+from paddle_aws.rehearsal.pods.fields import WithoutEffect
 from paddle_aws.rehearsal.pods.job import CANCELLED, JobResult, Watcher, last_lines, run_job
-from paddle_aws.rehearsal.pods.manifests import AnyJob, Job, Manifests
+from paddle_aws.rehearsal.pods.manifests import AnyJob, Job
 from paddle_aws.rehearsal.pods.pod import Host
 from paddle_aws.rehearsal.screen import PodScreen, Screen, TrainingScreen
 from paddle_aws.rehearsal.summary import Results, shorten_path
@@ -161,6 +162,7 @@ class Rehearsal:
             with AddressBlock() as addresses, self._account as account:
                 account.deploy(state, screen)
                 host = self._host(state)
+                self._say_open_ports(addresses)
                 self._bring(host)
                 results = self._work(host, addresses)
                 left = account.destroy(screen)
@@ -353,23 +355,30 @@ class Rehearsal:
             work = [f"{type(job).__name__} {job.name}" for job in objects.work]
             place = shorten_path(state.manifests)
             phase.result = f"{len(files)} files in {place}/ with {' and '.join(work)}"
-        self._say_without_effect(objects, state.logs / "without-effect.txt")
+        notes = (*objects.without_effect, *host.machine.without_effect)
+        self._say_without_effect(notes, state.logs / "without-effect.txt")
         return host
 
-    def _say_without_effect(self, read: Manifests, reasons: Path) -> None:
+    def _say_without_effect(self, notes: Sequence[WithoutEffect], reasons: Path) -> None:
         """Reports once which fields of the manifests have no effect on one machine, and writes
         their reasons to a file.
         """
-        reasons.write_text(
-            "".join(f"{', '.join(names)}: {reason}\n" for reason, names in read.without_effect)
-        )
-        names = sorted({name for _, names in read.without_effect for name in names})
+        reasons.write_text("".join(f"{', '.join(names)}: {reason}\n" for reason, names in notes))
+        names = sorted({name for _, names in notes for name in names})
         which = (
             ", ".join(names)
             if self._verbose
             else f"{len(names)} fields of the manifests (--verbose or VERBOSE=1 names them)"
         )
         self.screen.remark(f"without effect on one machine: {which}; why: {shorten_path(reasons)}")
+
+    def _say_open_ports(self, addresses: AddressBlock) -> None:
+        if self.job.chosen_runtime in ("collective", "launch"):
+            first, last = (port + addresses.port_shift for port in (FIRST_PORT, LAST_PORT))
+            self.screen.remark(
+                f"while it trains, Paddle's store listens without a key on all addresses of this "
+                f"machine, at a port from {first} to {last}: on a shared network, close these"
+            )
 
     def _bring_inputs(self, host: Host) -> None:
         if not self._inputs:

@@ -13,7 +13,7 @@ import yaml
 from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import documents as charts
 from k8s_charts.spec import TrainingJob
-from paddle_aws.rehearsal.pods import job
+from paddle_aws.rehearsal.pods import job, limits
 from paddle_aws.rehearsal.pods.addresses import AddressBlock
 
 pytestmark = pytest.mark.slow
@@ -114,3 +114,53 @@ def test_a_jobs_pods_see_no_other_jobs_folder(volume, machine):
         "alpha/note",
         "beta/note",
     ]
+
+
+LIMITED = {
+    "resources": {"limits": {"memory": "100Mi"}},
+    "securityContext": {"runAsUser": 1234, "runAsGroup": 77},
+}
+SHARED_MEMORY = {"emptyDir": {"medium": "Memory", "sizeLimit": "3Mi"}}
+HOG = """
+import os, shutil, sys
+size = shutil.disk_usage("/dev/shm").total
+print("user", os.getuid(), os.getgid(), "shm", size, os.environ["TMPDIR"], flush=True)
+try:
+    open("/dev/shm/full", "wb").write(bytes(4 << 20))
+except OSError as error:
+    print("full", error.errno, flush=True)
+open(os.environ["TMPDIR"] + "/mine", "w").close()
+print("hogs", len(b"x" * (200 << 20)) if len(sys.argv) > 1 else 0, flush=True)
+"""
+
+
+@pytest.mark.parametrize("hogs", ["", "memory"])
+def test_a_container_has_the_user_the_shared_memory_and_the_memory_of_its_manifest(machine, hogs):
+    held = limits.probe()
+    volumes = [*WRITTEN["documents"][-1]["spec"]["template"]["spec"]["volumes"]]
+    docs = documents(f"python3 -c '{HOG}' {hogs}", container=LIMITED)
+    template = docs[-1]["spec"]["template"]["spec"]
+    template["volumes"] = [*volumes, {"name": "memory", **SHARED_MEMORY}]
+    template["containers"][0]["volumeMounts"] = [{"name": "memory", "mountPath": "/dev/shm"}]
+    result = machine.run(docs)
+    if held.namespaces:
+        assert f"user 1234 77 shm {3 << 20} " in machine.log() and "full 28" in machine.log()
+    assert result.succeeded is not bool(hogs and held.groups), machine.log()
+    assert ("hogs" not in machine.log()) is bool(hogs and held.groups)
+    # What a machine cannot hold, it says.
+    names = {name for note in held.without_effect for name in note.fields}
+    assert names == ({"limits.memory"} - ({"limits.memory"} if held.groups else set())) | (
+        set() if held.namespaces else {"runAsUser", "runAsGroup", "sizeLimit of /dev/shm"}
+    )
+
+
+def test_a_pod_whose_disk_is_over_its_limit_is_evicted(machine, monkeypatch):
+    monkeypatch.setattr("paddle_aws.rehearsal.pods.pod._DISK_INTERVAL", 0.05)
+    docs = documents("head -c 3000000 /dev/zero > $PADDLE_NODE_ROOT/tmp/large; sleep 600")
+    template = docs[-1]["spec"]["template"]["spec"]
+    template["volumes"].append({"name": "temporary", "emptyDir": {"sizeLimit": "1Mi"}})
+    mount = {"name": "temporary", "mountPath": "/tmp"}
+    template["containers"][0]["volumeMounts"].append(mount)
+    assert not machine.run(docs).succeeded
+    words = 'Usage of EmptyDir volume "temporary" exceeds the limit "1Mi". Raise resources.scratch'
+    assert f"the pod is evicted: {words}" in machine.log()

@@ -19,7 +19,9 @@ from paddle_aws.rehearsal.pods.manifests import Service
 
 _CLAIM = 7162
 """The port, in the first place, that holds a rehearsal's claim: next to those of the contract."""
-_USED = range(_CLAIM + 1, _CLAIM + 28)
+LAST_PORT = _CLAIM + 27
+"""The last of the pods' ports in the first place."""
+_USED = range(_CLAIM + 1, LAST_PORT + 1)
 """The pods' ports in the first place: the agents', the pservers' or ranks', and their masters'."""
 _SPACING, _PLACES = 100, 240
 """Ports from one place to the next, and the number of places: all below the ephemeral ports."""

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Self
 
 from paddle_aws.operations.errors import Failed
-
-_INIT = Path(__file__).with_name("container_init.py")
+from paddle_aws.rehearsal.pods.limits import INIT
 
 
 @dataclass(frozen=True)
@@ -45,12 +44,14 @@ class RunningContainer:
         folder: Path,
         log: Path,
         calls: "CallFilter | None" = None,
+        limits: Sequence[str] = (),
     ) -> Self:
         """Starts `argv` in `folder` with exactly `environment`; stdout and stderr go to the file
-        `log`. `calls` filters its system calls. Raises Failed if this machine cannot filter them.
+        `log`. `calls` filters its system calls; `limits` are options of container_init.py. Raises
+        Failed if this machine cannot filter them.
         """
         log.parent.mkdir(parents=True, exist_ok=True)
-        words, passed = [sys.executable, "-I", "-S", str(_INIT)], list[int]()
+        words, passed = [sys.executable, "-I", "-S", str(INIT), *limits], list[int]()
         with contextlib.ExitStack() as stack:
             output = stack.enter_context(log.open("ab"))
             if calls is not None:

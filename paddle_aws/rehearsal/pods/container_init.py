@@ -3,9 +3,16 @@ below it survives.
 
 It exits with the first process's code (128 + signal if a signal ended it), as a container runtime
 reports it. On standard input, the byte T sends the first process SIGTERM, and end of file kills
-everything at once: a killed rehearsal takes its pods along. Run as `python -I -S container_init.py
-program argument...`; with `--filter HEX SOCKET` before the program, it and its descendants run
-under that seccomp filter (paddle_aws/storm/calls.py), whose listener goes to the socket.
+everything at once: a killed rehearsal takes its pods along.
+
+Run as `python -I -S container_init.py [option...] program argument...`:
+
+* `--filter HEX SOCKET`: it and its descendants run under that seccomp filter
+  (paddle_aws/storm/calls.py), whose listener goes to the socket.
+* `--own UID GID BYTES`: it and its descendants have this user and group id, no capability, and a
+  /dev/shm of their own of that size: namespaces of users and mounts, for which Linux needs no
+  privilege, unless the machine's owner has forbidden them.
+* `--group FILE`: the control group whose list of processes this is.
 """
 
 import contextlib
@@ -25,6 +32,12 @@ have 107.
 
 
 _PR_SET_NO_NEW_PRIVS = 38
+_NEW_USERS, _NEW_MOUNTS = 0x10000000, 0x00020000
+"""unshare(2)."""
+_BIND, _RECURSIVE, _PRIVATE = 4096, 16384, 1 << 18
+"""mount(2)."""
+_SHARED_MEMORY = "/dev/shm"
+_SHORT_TMPDIR = f"{_SHARED_MEMORY}/.tmp"
 _SECCOMP, _SET_MODE_FILTER = 317, 1
 """seccomp(2) on x86-64."""
 _NEW_LISTENER, _WAIT_KILLABLE = 1 << 3, 1 << 5
@@ -53,6 +66,36 @@ def _install_filter(program: bytes, listens: int) -> None:
     with socket.socket(fileno=listens) as sender:
         socket.send_fds(sender, [b"L"], [listener])
     os.close(listener)
+
+
+def _enter_namespaces(uid: int, gid: int, size: int, temporary: str) -> None:
+    """Gives this process namespaces of its own: see `--own`. `temporary` is also reached by a short
+    path. Raises OSError.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def check(result: int) -> None:
+        if result < 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+    def mount(source: str, target: str, kind: str, flags: int, options: str) -> None:
+        words = (word.encode() for word in (source, target, kind))
+        check(libc.mount(*words, ctypes.c_ulong(flags), options.encode()))
+
+    outer_uid, outer_gid = os.geteuid(), os.getegid()
+    check(libc.unshare(_NEW_USERS | _NEW_MOUNTS))
+    for name, text in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{uid} {outer_uid} 1"),
+        ("gid_map", f"{gid} {outer_gid} 1"),
+    ):
+        with open(f"/proc/self/{name}", "w") as file:  # noqa: PTH123
+            file.write(text)
+    mount("none", "/", "none", _RECURSIVE | _PRIVATE, "")
+    mount("tmpfs", _SHARED_MEMORY, "tmpfs", 0, f"size={size},mode=1777")
+    if temporary:
+        os.mkdir(_SHORT_TMPDIR)  # noqa: PTH102
+        mount(temporary, _SHORT_TMPDIR, "none", _BIND, "")
 
 
 def _descendants() -> list[int]:
@@ -102,11 +145,22 @@ def _end_all() -> None:
         time.sleep(0.01)
 
 
+def _read_options() -> tuple[dict[str, list[str]], list[str]]:
+    """Returns the options, and the program with its arguments."""
+    counts, options, words = {"--filter": 2, "--own": 3, "--group": 1}, {}, sys.argv[1:]
+    while words[0] in counts:
+        end = counts[words[0]] + 1
+        options[words[0]], words = words[1:end], words[end:]
+    return options, words
+
+
 def main() -> int:
     """Runs the program that the arguments name. Returns its exit code."""
-    argv, filter_ = sys.argv[1:], None
-    if argv[0] == "--filter":
-        filter_, argv = (bytes.fromhex(argv[1]), int(argv[2])), argv[3:]
+    options, argv = _read_options()
+    filter_ = options.get("--filter")
+    if group := options.get("--group"):
+        with open(group[0], "w") as processes:  # noqa: PTH123
+            processes.write("0")
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     awake, wake = os.pipe()
     os.set_blocking(wake, False)
@@ -117,11 +171,9 @@ def main() -> int:
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(ignored, signal.SIG_IGN)
     init, temporary = os.getpid(), os.environ.get("TMPDIR", "")
+    long = len(temporary) > _LONGEST_TMPDIR
     first = os.fork()
     if first == 0:
-        if len(temporary) > _LONGEST_TMPDIR:
-            # In a container it is the short /tmp; here this short path leads to the same folder.
-            os.environ["TMPDIR"] = f"/proc/{init}/cwd"
         signal.set_wakeup_fd(-1)
         for default in (
             signal.SIGINT,
@@ -134,14 +186,20 @@ def main() -> int:
         os.setsid()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         try:
+            if own := options.get("--own"):
+                uid, gid, size = map(int, own)
+                _enter_namespaces(uid, gid, size, temporary if long else "")
+            if long:
+                # In a container it is the short /tmp; here a short path leads to the same folder.
+                os.environ["TMPDIR"] = _SHORT_TMPDIR if own else f"/proc/{init}/cwd"
             if filter_ is not None:
-                _install_filter(*filter_)
+                _install_filter(bytes.fromhex(filter_[0]), int(filter_[1]))
             os.execvp(argv[0], argv)
         except OSError as error:
             os.write(2, f"cannot start {argv[0]}: {error.strerror}\n".encode())
         os._exit(_CANNOT_START)
     if filter_ is not None:
-        os.close(filter_[1])
+        os.close(int(filter_[1]))
     if temporary:
         with contextlib.suppress(OSError):
             os.chdir(temporary)

@@ -26,6 +26,11 @@ class PodFolders:
         self._root, self._pod, self._template = root, pod, template
         self._manifests, self._image_files, self._volume = manifests, image_files, volume
 
+    @property
+    def volumes(self) -> Path:
+        """The folder with the pod's own volumes, by name."""
+        return self._root / "volumes"
+
     def container_root(self, container: str) -> Path:
         """Returns where a container's paths begin."""
         return self._root / container
@@ -52,7 +57,7 @@ class PodFolders:
         if volume.claim is not None:
             folder = self._volume
         else:
-            folder = self._root / "volumes" / volume.name
+            folder = self.volumes / volume.name
             if not folder.exists():
                 folder.mkdir(parents=True)
                 if volume.config_map is not None:

@@ -94,6 +94,9 @@ class Container(_Part):
     mounts: tuple[Mount, ...] = _field("volumeMounts", default=())
     startup: Probe | None = _field("startupProbe", default=None)
     liveness: Probe | None = _field("livenessProbe", default=None)
+    memory: str | None = _field("resources", "limits", "memory", default=None)
+    user: int | None = _field("securityContext", "runAsUser", default=None)
+    group: int | None = _field("securityContext", "runAsGroup", default=None)
     restart_policy: Literal["Never"] = _field("restartPolicy", default="Never")
     restart_codes: Annotated[frozenset[int], BeforeValidator(_restart_codes)] = _field(
         "restartPolicyRules", default=frozenset(), below="[].*"
@@ -107,6 +110,8 @@ class Volume(_Part):
     name: str
     claim: str | None = _field("persistentVolumeClaim", "claimName", default=None)
     config_map: str | None = _field("configMap", "name", default=None)
+    size_limit: str | None = _field("emptyDir", "sizeLimit", default=None)
+    medium: str = _field("emptyDir", "medium", default="")
 
 
 def _index_by_name(items: Any) -> Any:
@@ -124,6 +129,8 @@ class PodTemplate(_Part):
         "spec", "volumes", default={}
     )
     restart_policy: Literal["Never"] = _field("spec", "restartPolicy")
+    user: int | None = _field("spec", "securityContext", "runAsUser", default=None)
+    group: int | None = _field("spec", "securityContext", "runAsGroup", default=None)
     grace: float = _field("spec", "terminationGracePeriodSeconds", default=30)
     deadline: float | None = _field("spec", "activeDeadlineSeconds", default=None)
     subdomain: str = _field("spec", "subdomain", default="")

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -15,6 +15,7 @@ from paddle_aws.rehearsal.pods.container import CallFilter, RunningContainer
 from paddle_aws.rehearsal.pods.environment import PodFacts, environment, expand
 from paddle_aws.rehearsal.pods.folders import PodFolders, map_word, path_inside
 from paddle_aws.rehearsal.pods.image import Image
+from paddle_aws.rehearsal.pods.limits import Limits, Machine, find_full_volume, probe
 from paddle_aws.rehearsal.pods.manifests import Container, Manifests, PodTemplate
 from paddle_aws.rehearsal.pods.probes import run_probes
 
@@ -22,6 +23,8 @@ BACK_OFF_SHARE = 0.1
 """Kubernetes waits 10 s, 20 s, ... before a retry; the rehearsal waits a tenth of that, and at most
 three seconds.
 """
+_DISK_INTERVAL = 5.0
+"""Seconds between two looks at how full a pod's volumes are. The kubelet takes ten."""
 _FIRST_DELAY, _LONGEST_DELAY = 10.0, 30.0
 
 Identity = Callable[[str, str], Mapping[str, str]]
@@ -69,6 +72,8 @@ class Host:
     identity: Identity
     api: "Api | None" = None
     """The API server that pods with a token may ask."""
+    machine: Machine = field(default_factory=probe)
+    """What of the pods' limits this machine holds."""
     call_filter: "Callable[[Pod], CallFilter] | None" = None
     """Returns the filter for the system calls of a pod's containers."""
 
@@ -123,12 +128,14 @@ class Pod:
             self.hostname, self.template.subdomain, facts.namespace, facts.labels, facts.address
         )
         containers = asyncio.create_task(self._containers())
+        disk = asyncio.create_task(self._evict_if_full())
         try:
             _, unfinished = await asyncio.wait([containers], timeout=self.template.deadline)
             if unfinished:
                 await self.terminate()
             await containers
         finally:
+            disk.cancel()
             containers.cancel()
             # Even after a cancellation, the process tree is dead before its folder is removed.
             await asyncio.gather(
@@ -166,6 +173,18 @@ class Pod:
         self._terminating = True
         await asyncio.gather(*(container.kill() for container in self.started.values()))
 
+    async def _evict_if_full(self) -> None:
+        """Ends the pod as the kubelet does when one of its volumes exceeds its limit."""
+        while True:
+            await asyncio.sleep(_DISK_INTERVAL)
+            volumes = self._folders.volumes
+            if full := await asyncio.to_thread(find_full_volume, self.template, volumes):
+                for name in self.started:
+                    with self.log(name).open("a") as log:
+                        log.write(f"the pod is evicted: {full} Raise resources.scratch\n")
+                await self.kill()
+                return
+
     async def _run_and_restart(self, container: Container) -> int:
         """Runs a container to its end, and again where its restart rules say so. Returns the last
         exit code.
@@ -200,7 +219,9 @@ class Pod:
         argv = self._argv(container, root, variables)
         calls = self.host.call_filter(self) if self.host.call_filter is not None else None
         log = self.log(container.name)
-        running = await RunningContainer.start(argv, variables, folder, log, calls)
+        name = f"{self.facts.name}-{container.name}"
+        limits = Limits.lay(self.host.machine, self.template, container, name, root)
+        running = await RunningContainer.start(argv, variables, folder, log, calls, limits.options)
         self.started[container.name] = running
         if self._terminating:
             # The pod was deleted while this container was still starting.
@@ -212,6 +233,7 @@ class Pod:
             probes.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await probes
+            limits.remove()
 
     def _argv(self, container: Container, root: Path, variables: Mapping[str, str]) -> list[str]:
         if not container.command:
