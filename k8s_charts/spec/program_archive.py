@@ -6,11 +6,14 @@ leaves out what git ignores and holds no secret that is not named, and has no li
 the folder. Only `fetch` uses the network, and only for a commit that the cache lacks.
 """
 
+import contextlib
+import errno
 import hashlib
 import json
 import os
 import re
 import shutil
+import stat
 import tarfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -51,6 +54,8 @@ class ProgramArchive:
     """SHA-256 of the archive."""
     setting: str = field(compare=False)
     """The setting that named the folder, for sentences."""
+    read: Mapping[str, tuple[int, int]] = field(compare=False)
+    """Each file's bytes, and its time, when it was read."""
 
     @classmethod
     def from_folder(
@@ -69,11 +74,15 @@ class ProgramArchive:
         root = root.resolve()
         try:
             ours = job_file.resolve() if job_file is not None else None
+            shown = _shown_files()
             listed = (
-                name for name in program_files.list_files(root, setting) if root / name != ours
+                name
+                for name in program_files.list_files(root, setting)
+                if root / name != ours and _identity((root / name).stat()) not in shown
             )
             names = tuple(sorted(program_files.add_named(root, listed, include, setting)))
-            size = sum((root / name).lstat().st_size for name in names)
+            read = {name: _stamp(root / name) for name in names}
+            size = sum(size for size, _ in read.values())
             if not size:
                 raise SettingError(
                     f"{setting} is {root}: it has no files for the pods; put the program there, or "
@@ -86,7 +95,7 @@ class ProgramArchive:
                     "not the program"
                 )
             with TemporaryFile() as file:
-                return cls(root, names, size, _write(root, names, file, setting), setting)
+                return cls(root, names, size, _write(root, names, file, setting), setting, read)
         except OSError as error:
             raise SettingError(
                 f"{setting} has {error.filename or root}, which cannot be read: {error.strerror}"
@@ -140,14 +149,67 @@ class ProgramArchive:
             )
         return files
 
+    def left_out(self) -> dict[str, str]:
+        """Returns what git ignores in the folder, and by which rule."""
+        found = program_files.find_left_out(self.root, self.setting)
+        return {name: why for name, why in found.items() if name not in self.names}
+
+    def describe(self) -> str:
+        """Says what is sent, and what is left out and why."""
+        by_rule: dict[str, list[str]] = {}
+        for name, why in self.left_out().items():
+            by_rule.setdefault(why, []).append(name)
+        left = [
+            f"{', '.join(names[:3])}{f' and {len(names) - 3} more' if names[3:] else ''} ({why})"
+            for why, names in by_rule.items()
+        ]
+        more = [f"what {len(left) - 5} more rules name"] if left[5:] else []
+        rest = f"; left out: {', '.join([*left[:5], *more])}" if left else ""
+        count = len(self.names)
+        return (
+            f"the program: {count:,} file{'s' * (count != 1)} of {self.root}, {self.size:,} bytes"
+            f"{rest}"
+        )
+
     def write(self, file: Path) -> None:
-        """Writes the archive. Raises SettingError if the folder has changed since it was read."""
+        """Writes the archive. Raises SettingError if a file has changed since it was read."""
         with file.open("w+b") as stream:
-            if _write(self.root, self.names, stream, self.setting) != self.digest:
-                raise SettingError(
-                    f"{self.setting} is {self.root}: the folder changed while it was read; run the "
-                    "command again"
-                )
+            try:
+                if _write(self.root, self.names, stream, self.setting) == self.digest:
+                    return
+            except OSError as error:
+                if error.errno == errno.ENOSPC:
+                    raise
+        changed = [name for name, stamp in self.read.items() if _stamp(self.root / name) != stamp]
+        raise SettingError(
+            f"{self.setting} is {self.root}: {', '.join(changed[:3]) or 'the folder'} changed "
+            "while it was read; run the command again, or let .gitignore leave out what is no part "
+            "of the program"
+        )
+
+
+def _stamp(file: Path) -> tuple[int, int]:
+    """Returns the bytes of a file, or of a link itself, and its time; of none, -1."""
+    try:
+        status = file.lstat()
+    except OSError:
+        return -1, -1
+    return status.st_size, status.st_mtime_ns
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
+
+def _shown_files() -> set[tuple[int, int]]:
+    """Returns the files that this command's own output goes to, which changes while it runs."""
+    found = set()
+    for stream in (1, 2):
+        with contextlib.suppress(OSError):
+            status = os.fstat(stream)
+            if stat.S_ISREG(status.st_mode):
+                found.add(_identity(status))
+    return found
 
 
 def _write(root: Path, names: tuple[str, ...], file: Any, setting: str) -> str:

@@ -36,14 +36,15 @@ _LOCAL = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_O
 """Variables of a git hook's shell, which name another repository than the folder's."""
 
 
-def git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    """Runs git in the folder, with its messages in English, and without programs that the folder's
-    own settings name. Raises FileNotFoundError without git.
+def git(folder: Path, *arguments: str, text: str = "") -> subprocess.CompletedProcess[bytes]:
+    """Runs git in the folder on `text`, with its messages in English, and without programs that the
+    folder's own settings name. Raises FileNotFoundError without git.
     """
     return subprocess.run(
         ["git", "-C", str(folder), "-c", "core.fsmonitor=false", *arguments],
         env={name: value for name, value in os.environ.items() if name not in _LOCAL}
         | {"LC_ALL": "C"},
+        input=os.fsencode(text),
         capture_output=True,
         check=False,
     )
@@ -97,6 +98,26 @@ def _list_by_git(root: Path, setting: str) -> set[str] | None:
     )
 
 
+def find_left_out(root: Path, setting: str) -> dict[str, str]:
+    """Returns the files, and the folders as `name/`, that list_files leaves out of the folder for a
+    .gitignore, each with the rule that does.
+    """
+    ignored: dict[str, str] = {}
+    if _list_by_git(root, setting) is None:
+        for _ in _walk(root, root, setting, ignored=ignored):
+            pass
+        return dict(sorted(ignored.items()))
+    listed = git(
+        root, "ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory"
+    )
+    names = [name for name in os.fsdecode(listed.stdout).split("\0") if not _is_no_part(name)]
+    rules = git(root, "check-ignore", "-v", "-z", "--stdin", text="\0".join(filter(None, names)))
+    fields = iter(os.fsdecode(rules.stdout).split("\0"))
+    for source, line, rule, name in zip(fields, fields, fields, fields, strict=False):
+        ignored[name] = f"{rule} in {source}, line {line}"
+    return ignored
+
+
 def _is_no_part(name: str) -> bool:
     return bool(LEFT_BEHIND.intersection(PurePosixPath(name).parts) or _MANIFESTS.fullmatch(name))
 
@@ -106,17 +127,25 @@ def _walk_alone(root: Path, setting: str) -> Iterator[str]:
 
 
 def _walk(
-    root: Path, folder: Path, setting: str, above: tuple[GitIgnoreSpec | None, ...] = ()
+    root: Path,
+    folder: Path,
+    setting: str,
+    above: tuple[GitIgnoreSpec | None, ...] = (),
+    ignored: dict[str, str] | None = None,
 ) -> Iterator[str]:
     """Yields the names below `folder` that no .gitignore up to `root` leaves out; `above` are those
-    of the folders above it, the outermost first.
+    of the folders above it, the outermost first. `ignored` gets the other names, and why.
     """
     rules = (*above, _rules(folder))
     with os.scandir(folder) as entries:
         for entry in entries:
             path, is_folder = Path(entry.path), entry.is_dir(follow_symlinks=False)
             name = path.relative_to(root).as_posix()
-            if _is_no_part(name) or _is_ignored(name + "/" * is_folder, rules):
+            if _is_no_part(name):
+                continue
+            if why := _find_rule(shown := name + "/" * is_folder, rules):
+                if ignored is not None:
+                    ignored[shown] = why
                 continue
             if not is_folder:
                 if path.exists():
@@ -124,16 +153,23 @@ def _walk(
             elif (path / ".git").exists():
                 yield from (f"{name}/{below}" for below in list_files(path, setting))
             else:
-                yield from _walk(root, path, setting, rules)
+                yield from _walk(root, path, setting, rules, ignored)
 
 
-def _is_ignored(name: str, rules: tuple[GitIgnoreSpec | None, ...]) -> bool:
-    """Returns whether the nearest .gitignore that has a word on the name leaves it out."""
-    for depth, rule in reversed(list(enumerate(rules))):
-        below = name.split("/", depth)[-1]
-        if rule is not None and (verdict := rule.check_file(below).include) is not None:
-            return verdict
-    return False
+def _find_rule(name: str, rules: tuple[GitIgnoreSpec | None, ...]) -> str:
+    """Returns the rule that leaves the name out, of the nearest .gitignore that has a word on it;
+    empty: none does.
+    """
+    for depth, spec in reversed(list(enumerate(rules))):
+        above, below = name.split("/")[:depth], name.split("/", depth)[-1]
+        if spec is None or (verdict := spec.check_file(below)).include is None:
+            continue
+        if not verdict.include:
+            return ""
+        source = "/".join([*above, ".gitignore"])
+        line = verdict.index or 0
+        return f"{spec.patterns[line].pattern} in {source}, line {line + 1}"  # type: ignore[attr-defined]
+    return ""
 
 
 def _rules(folder: Path) -> GitIgnoreSpec | None:
@@ -141,7 +177,8 @@ def _rules(folder: Path) -> GitIgnoreSpec | None:
         text = (folder / ".gitignore").read_text("utf-8-sig", errors="surrogateescape")
     except FileNotFoundError:
         return None
-    return GitIgnoreSpec.from_lines(text.splitlines())
+    # pathspec counts no empty lines.
+    return GitIgnoreSpec.from_lines(line or "#" for line in text.splitlines())
 
 
 def add_named(root: Path, names: Iterable[str], named: Iterable[str], setting: str) -> set[str]:

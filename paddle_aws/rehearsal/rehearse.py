@@ -22,7 +22,12 @@ from k8s_charts.spec.data import FromJob
 from paddle_aws.operations.errors import BadInput, Failed
 from paddle_aws.operations.images import interpreter
 from paddle_aws.operations.jobs import trial
-from paddle_aws.operations.jobs.early_checks import check_data, check_inputs, tell_recipe
+from paddle_aws.operations.jobs.early_checks import (
+    check_data,
+    check_inputs,
+    tell_program,
+    tell_recipe,
+)
 from paddle_aws.operations.jobs.evaluation import Evaluation
 from paddle_aws.operations.jobs.progress.training_metrics import Pass
 from paddle_aws.operations.jobs.run import put_data, put_input
@@ -148,6 +153,7 @@ class Rehearsal:
             )
         state.announce(job.name, job.namespace)
         tell_recipe(job, screen.remark)
+        tell_program(job, screen.remark)
         self._prepare_python()
         if trial_first and job.has_agent:
             with screen.phase("try") as phase:

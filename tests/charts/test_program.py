@@ -5,6 +5,7 @@ refusal in one sentence.
 import hashlib
 import os
 import subprocess
+import sys
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -397,6 +398,42 @@ def test_an_empty_submodule_is_one_sentence(program: Path, tmp_path: Path) -> No
         with pytest.raises(SettingError) as caught:
             TrainingJob.parse(job, tmp_path, fetch=True)
         assert says in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_file_that_changes_is_named_and_the_commands_own_output_is_left_out(
+    program: Path, tmp_path: Path
+) -> None:
+    job = archive(parsed(tmp_path, MINE))
+    (program / "new.py").write_text("other\n")
+    with pytest.raises(SettingError, match=r"mine: new.py changed while it was read; run the"):
+        job.write(tmp_path / "x.tar")
+    (program / "new.py").unlink()
+    with pytest.raises(SettingError, match=r"mine: new.py changed while it was read; run the"):
+        job.write(tmp_path / "x.tar")
+
+    code = (
+        "from pathlib import Path; from k8s_charts.spec import TrainingJob as Job; "
+        "a = Job.load(Path('job.yaml')).program.archive; print(*a.names, flush=True); "
+        "a.write(Path('../out.tar'))"
+    )
+    (tmp_path / "alone").mkdir()
+    (tmp_path / "alone" / "train.py").touch()
+    (tmp_path / "alone" / "a.txt").write_text("a")
+    (tmp_path / "alone" / "job.yaml").write_text("{name: a, trainers: 1, command: python train.py}")
+    for _ in range(2):
+        with (tmp_path / "alone" / "out.txt").open("a") as out:
+            subprocess.run(
+                [sys.executable, "-c", code], cwd=tmp_path / "alone", check=True, stdout=out
+            )
+    assert (tmp_path / "alone" / "out.txt").read_text() == "a.txt train.py\n" * 2
+
+
+def test_what_is_left_out_is_said_with_the_rule(unpacked: Path, tmp_path: Path) -> None:
+    for name, text in SECRETS["ignored"].items():
+        (unpacked / name).parent.mkdir(parents=True, exist_ok=True)
+        (unpacked / name).write_text(text)
+    said = SECRETS["said"].format(unpacked)
+    assert archive(parsed(tmp_path, MINE)).describe() == said
 
 
 def test_requirements_may_be_as_long_as_a_config_map_holds(tmp_path: Path) -> None:

@@ -177,6 +177,49 @@ def test_what_a_command_finds_by_itself_is_named_and_not_refused(
     assert "not checked" not in capfd.readouterr().out
 
 
+IMPORTS = {
+    "train.py": "import os\nimport ppocr\nfrom ppocr.data import load\n",
+    "ppocr/__init__.py": "from . import model\nfrom .layers.deep import net\n",
+    "ppocr/model.py": "if False:\n  import absent\ntry:\n  import absent\nexcept ImportError: ...",
+    "ppocr/layers/deep.py": "from ..model import x\n",
+    "ppocr/data/__init__.py": "",
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({}, None),
+        ({".gitignore": "data/\n"}, (
+            "train.py:3: there is no module ppocr.data in what the pods get: ppocr/data/ stays on "
+            "this machine (data/ in .gitignore, line 1); name it in program.include"
+        )),
+        ({".gitignore": "/ppocr\n"}, (
+            "train.py:2: there is no module ppocr in what the pods get: ppocr/ stays on this "
+            "machine (/ppocr in .gitignore, line 1); name it in program.include"
+        )),
+        ({"ppocr/layers/deep.py": "import inflect_\n"}, (
+            "ppocr/layers/deep.py:1: there is no module inflect_: name its package in "
+            "program.requirements"
+        )),
+        ({"ppocr/layers/deep.py": "from ..gone import x\n"}, (
+            "ppocr/layers/deep.py:1: there is no module ppocr.gone: the program's folder has no "
+            "such file"
+        )),
+    ],
+)  # fmt: skip
+def test_imports_are_followed_through_what_is_sent(
+    run: Run, folder: Path, capfd, change: dict[str, str], sentence: str | None
+) -> None:
+    lay(folder, IMPORTS | change, command="python train.py", paddle="2.6")
+    done = run("try")
+    if sentence is None:
+        assert done.code == 0 and "all that it imports is there" in capfd.readouterr().out
+        assert f"the program: 5 files of {folder}/mine, " in done.err
+    else:
+        assert done.code == 2 and done.err.splitlines()[-1] == sentence
+
+
 PRINTS = """
 import os, sys, time
 print("reads", sorted(os.listdir(sys.argv[1])), open(sys.argv[2]).read())

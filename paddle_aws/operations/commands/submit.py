@@ -9,6 +9,7 @@ from paddle_aws.operations.jobs.early_checks import (
     check_data,
     check_inputs,
     tell_pod_security,
+    tell_program,
     tell_recipe,
     tell_secrets,
 )
@@ -64,6 +65,7 @@ def submit(
     ):
         submission = Submission.load(JobSource.from_job(job_file, settings), outputs, image_file)
         tell_recipe(submission.job, say)
+        tell_program(submission.job, say)
         tell_pod_security(submission.job, say)
         tell_secrets(submission.job, say)
         if dry_run:
@@ -92,10 +94,7 @@ def _print_documents(submission: Submission) -> None:
     for name, file in check_inputs(submission.job, submission.file).items():
         say(f"before that, {file} would be uploaded as the input {name}")
     if (archive := submission.job.program.archive) is not None:
-        say(
-            f"before that, {archive.root} would be uploaded: {len(archive.names)} files, "
-            f"{archive.size:,} bytes"
-        )
+        say(f"before that, {archive.root} would be uploaded")
     if submission.data_job is not None:
         say(
             f"the training would be sent once {submission.data_job['metadata']['name']} has "

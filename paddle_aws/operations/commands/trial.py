@@ -12,7 +12,12 @@ import typer
 
 from paddle_aws.operations.errors import BadInput, cli_errors
 from paddle_aws.operations.images import interpreter
-from paddle_aws.operations.jobs.early_checks import check_data, check_inputs, tell_recipe
+from paddle_aws.operations.jobs.early_checks import (
+    check_data,
+    check_inputs,
+    tell_program,
+    tell_recipe,
+)
 from paddle_aws.operations.jobs.job_source import JobSource
 from paddle_aws.operations.jobs.trial import (
     local_source,
@@ -70,6 +75,7 @@ def trial(
             raise BadInput(f"--data is {data}: there is no such file or folder")
         job = JobSource.from_job(job_file, settings).load(fetch=True)
         tell_recipe(job, say)
+        tell_program(job, say)
         inputs = check_inputs(job, job_file)
         if job.command is not None and data is None:
             check_data(job, job_file, say)

@@ -111,6 +111,12 @@ def tell_recipe(job: TrainingJob, say: Callable[[str], None]) -> None:
         say(job.applied_recipe.sentence)
 
 
+def tell_program(job: TrainingJob, say: Callable[[str], None]) -> None:
+    """Says what of the program's folder goes to the pods, and what stays here and why."""
+    if job.program.archive is not None:
+        say(job.program.archive.describe())
+
+
 def check_cluster(job: TrainingJob, cluster: ClusterSpec) -> None:
     """Raises BadInput or SettingError for a job that the cluster of these settings cannot run, as
     far as they tell.

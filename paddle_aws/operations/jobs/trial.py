@@ -134,6 +134,7 @@ def run_program(
         scratch = Path(name).resolve()
         program.write(scratch / "program.tar")
         shutil.unpack_archive(scratch / "program.tar", scratch / "program")
+        (scratch / "left-out.json").write_text(json.dumps(program.left_out()))
         home = scratch / "home"
         home.mkdir()
         # Only paddle_node: that Python must not import other modules of this project.

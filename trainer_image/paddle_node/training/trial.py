@@ -5,12 +5,12 @@
 The program runs as in a pod, but alone and with local embeddings. If the program or its data has a
 fault, the trial exits with 2 and one sentence that names the program's line. If this machine cannot
 reach the source, it exits with 68. A command is not run: its script is parsed, and its imports are
-looked up. The trial writes only to the working directory, the caller's scratch folder.
+looked up, also those of the program's own modules. The trial writes only to the working directory,
+the caller's scratch folder.
 """
 
-import ast
 import contextlib
-import importlib.util
+import json
 import os
 import re
 import sys
@@ -20,7 +20,11 @@ from pathlib import Path
 from paddle_node import command_line, environment, own_code
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.failure import BadSetting, Failure, Finished, leave
+from paddle_node.training import imports
 from paddle_node.training.program import run
+
+LEFT_OUT = "left-out.json"
+"""A file beside the program's folder: what is not sent of the user's folder, and why."""
 
 
 def _command(words: Sequence[str], folder: Path) -> None:
@@ -31,31 +35,29 @@ def _command(words: Sequence[str], folder: Path) -> None:
             "`paddle-aws try --run` runs it"
         )
         return
-    tree = ast.parse((folder / script).read_bytes(), str(folder / script))
     sys.path.insert(0, str((folder / script).parent))
-    modules = [
-        (alias.name, statement.lineno)
-        for statement in tree.body
-        if isinstance(statement, ast.Import)
-        for alias in statement.names
-    ]
-    modules += [
-        (statement.module or "", statement.lineno)
-        for statement in tree.body
-        if isinstance(statement, ast.ImportFrom) and not statement.level
-    ]
     unknown: dict[str, str] = {}
-    for name, line in modules:
-        module = name.partition(".")[0]
-        if module in unknown or _exists(module):
+    for imported in imports.follow(folder / script, folder):
+        module = imported.module if imported.own else imported.module.partition(".")[0]
+        if imported.found or module in unknown:
             continue
-        why = _place(module, folder) or _other_path((folder / script).read_text(errors="replace"))
-        if not why:
+        place = f"{imported.file.relative_to(folder)}:{imported.line}"
+        if left := _left_out(module, folder):
             raise BadSetting(
-                f"{script}:{line}: there is no module {module}: name its package in "
-                "program.requirements"
+                f"{place}: there is no module {module} in what the pods get: {left}; name it in "
+                "program.include"
             )
-        unknown[module] = f"{script}:{line}: {module} was not checked: {why}"
+        texts = [(folder / script).read_text(errors="replace")]
+        texts += [imported.file.read_text(errors="replace")]
+        why = _place(module, folder) or _other_path("\n".join(texts))
+        if not why:
+            remedy = (
+                "the program's folder has no such file"
+                if imported.own
+                else "name its package in program.requirements"
+            )
+            raise BadSetting(f"{place}: there is no module {module}: {remedy}")
+        unknown[module] = f"{place}: {module} was not checked: {why}"
     print(*unknown.values(), sep="\n", end="\n" * bool(unknown))
     print(
         f"{script} has no syntax error, and all {'else ' if unknown else ''}that it imports is "
@@ -63,11 +65,20 @@ def _command(words: Sequence[str], folder: Path) -> None:
     )
 
 
-def _exists(module: str) -> bool:
+def _left_out(module: str, folder: Path) -> str:
+    """Returns which name of the program's folder on the user's machine is the module, and why it is
+    not in the archive; empty: none is known.
+    """
     try:
-        return importlib.util.find_spec(module) is not None
-    except (ImportError, ValueError):  # A module that stands in for another.
-        return True
+        reasons: dict[str, str] = json.loads((folder.parent / LEFT_OUT).read_text())
+    except FileNotFoundError:
+        return ""
+    path = module.replace(".", "/")
+    for name, why in reasons.items():
+        plain = f"/{name.removesuffix('.py').rstrip('/')}"
+        if f"/{path}".startswith(f"{plain}/") or plain.endswith(f"/{path}"):
+            return f"{name} stays on this machine ({why})"
+    return ""
 
 
 def _place(module: str, folder: Path) -> str:
