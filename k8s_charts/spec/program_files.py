@@ -168,7 +168,7 @@ def _find_rule(name: str, rules: tuple[GitIgnoreSpec | None, ...]) -> str:
             return ""
         source = "/".join([*above, ".gitignore"])
         line = verdict.index or 0
-        return f"{spec.patterns[line].pattern} in {source}, line {line + 1}"  # type: ignore[attr-defined]
+        return f"{spec.patterns[line].pattern!s} in {source}, line {line + 1}"
     return ""
 
 

@@ -148,7 +148,7 @@ def test_a_followed_training_is_the_table_of_its_passes(
 
 @pytest.mark.parametrize(
     "more",
-    ["", "command: python3 train.py\nmode: collective\npaddle: '2.6'\n"],
+    ["", "command: python3 train.py\npaddle: '2.6'\nprogram: {folder: quick_start}\n"],
     ids=["verbose", "a command"],
 )
 def test_a_followed_submission_shows_each_line_once_and_ends_with_the_jobs_code(
