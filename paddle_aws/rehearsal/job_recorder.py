@@ -83,7 +83,8 @@ class JobRecorder(Watcher):
         phase, reason, lost = "done", "", False
         if not end.succeeded:
             phase, reason, lost = "failed", f"exit code {code}: {message}", verdict != ENDED
-            reason = reason if lost else verdict
+            # One that fails by itself as its Job ends says more than its Job.
+            reason = reason if lost or end.is_own else verdict
         (state,) = (state for state in self._record.view.pods if state.name == pod.facts.name)
         state = replace(state, phase=phase, reason=reason, code=code, message=message)
         self._put(replace(state, restarts=pod.restarts))

@@ -111,7 +111,7 @@ def test_a_collective_trainer_that_hangs_is_named_and_fails_the_probe_of_its_own
     job.wait_until(lambda: "waits for trainer 1 in meeting step" in job.probe(0, stall="2").stdout)
     job.wait_until(lambda: job.probe(1, stall="2").returncode)
     own = job.probe(1, stall="2")
-    assert "it waits for nobody (PADDLE_NODE_STALL is 2)" in own.stderr
+    assert "it waits for nobody (limits.stall_seconds is 2)" in own.stderr
     assert job.probe(0, stall="2").returncode == 0
     os.kill(job.child(1, "trainer"), signal.SIGCONT)
     job.end_with()

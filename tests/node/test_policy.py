@@ -221,6 +221,43 @@ def test_the_process_that_ended_first_is_the_cause_whichever_report_comes_first(
     assert run.attempts[0].cause.startswith("trainer 0 ended with 1: it died first")
 
 
+@pytest.mark.parametrize(("code", "error", "cause"), [
+    # Its peer is gone, so that its collective operation aborts: shards of 101 and 100 records.
+    (134, "", "trainer 1 in job-1.job had ended with 0; then trainer 0 ended with 134, in job-0.job"),
+    (1, "RuntimeError: Connection closed by peer",
+     "trainer 1 in job-1.job had ended with 0; then trainer 0 ended with 1: RuntimeError: "
+     "Connection closed by peer, in job-0.job"),
+    (1, "KeyError: 'x' (a.py:3)",
+     "trainer 0 ended with 1: KeyError: 'x' (a.py:3), in job-0.job; trainer 1 in job-1.job had "
+     "ended with 0 before"),
+])  # fmt: skip
+def test_a_rank_that_had_ended_with_0_begins_the_sentence(tmp_path, code, error, cause):
+    run = Run(tmp_path)
+    run.come()
+    run.train()
+    run.report(1, serving=True, ended="trained")
+    run.fall(0, code, error=error)
+    run.clear()
+    assert run.attempts[0].cause == cause
+
+
+def test_a_stall_names_the_setting_and_who_had_ended_or_was_silent(tmp_path):
+    run = Run(tmp_path, count=3, STALL="60", ATTEMPTS="1")
+    run.come()
+    run.train()
+    run.report(2, serving=True, ended="trained")
+    for second in range(1, 70):
+        run.tick(1)
+        for rank in range(3):
+            run.tell(rank, m.Beat(min(second, 65), {0: second, 1: max(0, second - 5)}.get(rank)))
+    run.clear()
+    assert re.fullmatch(
+        r"trainer 2 in job-2.job had ended with 0; then no step, no output and no progress for 6\d "
+        r"s \(limits.stall_seconds is 60\); silent first: trainer 0 in job-0.job, for 6\d s",
+        run.attempts[0].cause,
+    ), run.attempts[0].cause
+
+
 def test_pod_0_that_is_lost_between_an_end_and_its_outcome_leaves_a_successor_that_decides_the_same(
     tmp_path,
 ):

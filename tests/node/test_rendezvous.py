@@ -50,7 +50,7 @@ def test_a_pod_that_is_lost_costs_no_retry_though_the_others_programs_failed_fir
      "the trainers wait for each other: .*trainers 0 in barrier a"),
     ({"leaves": 1}, {}, "trainer 1 ended while others wait for it in barrier step"),
     ({"hang": [1, 0, 2]}, {"STALL": "3"},
-     r"no step, no output and no progress for \d+ s \(PADDLE_NODE_STALL is 3\); in barrier step "
+     r"no step, no output and no progress for \d+ s \(limits.stall_seconds is 3\); in barrier step "
      r"trainers 1 are waited for"),
     ({"hang": [1, 0, 2], "aborts": [0, 7]}, {},
      r"trainer 0 ended with 134 \(SIGABRT\), in job-0.job, after [67] s without output; "

@@ -128,6 +128,33 @@ def test_the_pod_whose_program_failed_tells_of_a_jobs_end() -> None:
     )
 
 
+@pytest.mark.parametrize(("message", "codes", "rank"), [
+    ("trainer 0 ended with 65 (BAD_DATA): bad row, in job-0.job, which another attempt cannot", (65,
+     65), 0),
+    ("trainer 0 in job-0.job had ended with 0; then trainer 1 ended with 134 (SIGABRT)", (70, 134),
+     0),
+    ("3 attempts ended without progress: attempt 1: trainer 1.0 ended with 7", (70, 7), 1),
+    ("no step for 60 s; silent first: trainer 0 in job-0.job, for 60 s", (70, 70), 0),
+])  # fmt: skip
+def test_of_pods_that_say_the_same_the_one_that_failed_first_is_named(message, codes, rank) -> None:
+    """The other one ended last."""
+    pods = [
+        pod(
+            {
+                "phase": "Failed",
+                "containerStatuses": [
+                    {"state": {"terminated": {"exitCode": code, "message": message}}}
+                ],
+            },
+            rank=number,
+            metadata={"annotations": {"batch.kubernetes.io/job-completion-index": str(number)}},
+        )
+        for number, code in enumerate(codes)
+    ]
+    found = culprit(pod_states(pods))
+    assert found is not None and found.rank == rank
+
+
 def test_a_sidecars_end_says_nothing_about_the_pods() -> None:
     spec = {"nodeName": "n", "initContainers": [{"name": "logs", "restartPolicy": "Always"}]}
     ended = {"state": {"terminated": {"exitCode": 143, "message": "killed"}}, "restartCount": 9}

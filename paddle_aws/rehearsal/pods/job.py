@@ -53,7 +53,9 @@ class JobResult:
     ended: tuple[PodEnd, ...] = ()
     """The ends of all pods, in order of time."""
     culprit: PodEnd | None = None
-    """The pod whose failure ended the Job."""
+    """The pod whose failure ended the Job; of those that end together, the one whose own program
+    failed.
+    """
     retries: int = 0
 
 
@@ -154,6 +156,8 @@ class _Run:
                 self._pods.remove(pod)
             self._ends.append(end)
             if end.succeeded or self._reason:
+                if self._culprit is not None and end.is_own and not self._culprit.is_own:
+                    self._culprit = end
                 self._report_end(pod, shown, end, "done" if end.succeeded else ENDED)
                 return
             self._culprit = end

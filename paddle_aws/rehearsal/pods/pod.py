@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from paddle_node import contract
+from paddle_node.contract import RESTART_IN_PLACE, ExitCode
 
 from paddle_aws.operations.errors import BadInput
 from paddle_aws.rehearsal.pods.addresses import Names
@@ -78,6 +79,10 @@ class Host:
     """Returns the filter for the system calls of a pod's containers."""
 
 
+OF_OTHERS = (ExitCode.ATTEMPTS_EXHAUSTED, ExitCode.TERMINATED, *RESTART_IN_PLACE)
+"""Codes of pods that end because another one's program failed, or because they are told to."""
+
+
 @dataclass(frozen=True)
 class PodEnd:
     """How a pod ended: each container's last exit code and log."""
@@ -94,6 +99,11 @@ class PodEnd:
     @property
     def failed_container(self) -> str:
         return next(name for name, code in self.codes.items() if code != 0)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether its own program failed: other pods end with it, or are told to."""
+        return not self.succeeded and self.codes[self.failed_container] not in OF_OTHERS
 
 
 class Pod:

@@ -20,7 +20,7 @@ from paddle_node.agent import exporter, health, node_check, output
 from paddle_node.agent.client import Client
 from paddle_node.agent.worker_group import State, WorkerGroup
 from paddle_node.background import Tasks
-from paddle_node.contract import ExitCode, Variable
+from paddle_node.contract import ExitCode
 from paddle_node.environment import Attempt, PodEnvironment, WorkerEnvironment, endpoint, variables
 from paddle_node.failure import Failure
 from paddle_node.rendezvous import heartbeat
@@ -231,7 +231,7 @@ class Agent:
                 raise Failure(
                     ExitCode.PEERS_MISSING,
                     f"1 of {pod.trainers} pods is missing: {name(0)}, which the others wait "
-                    f"for, after {now - began:.0f} s ({Variable.PEER_DEADLINE} is "
+                    f"for, after {now - began:.0f} s (limits.peer_deadline_seconds is "
                     f"{pod.peer_deadline:g}): {why}",
                 )
             if now - reminded > REMIND_INTERVAL:

@@ -61,7 +61,7 @@ def assess(status: Mapping[str, Any] | None, now: float, stall: float) -> tuple[
         return False, f"the agent has been silent for {age:.0f} s"
     sentence = ": ".join(filter(None, (status["state"], status["where"])))
     if status["held"] > stall:
-        return False, f"{sentence} ({Variable.STALL} is {stall:g})"
+        return False, f"{sentence} (limits.stall_seconds is {stall:g})"
     return True, sentence
 
 

@@ -7,7 +7,7 @@ from paddle_node.rendezvous.attempt_end import AttemptEnd
 from paddle_node.rendezvous.heartbeat import LOST_AFTER
 from paddle_node.rendezvous.members import Member, Members
 from paddle_node.rendezvous.messages import Lost
-from paddle_node.rendezvous.policy import NOT_ITS_FAULT
+from paddle_node.rendezvous.policy import NOT_ITS_FAULT, OWN_ERRORS
 from paddle_node.rendezvous.trainers import Trainers
 from paddle_node.volume.attempts import PROGRAM
 
@@ -63,7 +63,9 @@ class CurrentAttempt:
         self.ends.append(End(at, member.hello.rank, self._cause(at, member, members, lost), lost))
 
     def _cause(self, at: float, member: Member, members: Members, lost: Lost) -> str:
-        """Puts the end of a process into words: also who was silent before, if it had waited."""
+        """Puts the end of a process into words: also who was silent before, if it had waited, and
+        who had ended with 0, if it may have missed them.
+        """
         exited = lost.code < 128
         error = f": {lost.error}" if lost.error and exited else ""
         cause = f"{lost.what}{error}, in {member}"
@@ -76,7 +78,12 @@ class CurrentAttempt:
             waited_for = list(self.trainers.describe_waits(members.serving)) or [first]
             cause += f", after {lost.silent:.0f} s without output"
             cause = "; ".join(filter(None, (cause, *waited_for)))
-        return cause
+        done = members.name_ranks(members.trained - {member.hello.rank})
+        if not done or not lost.code:
+            return cause
+        if lost.error.startswith(OWN_ERRORS):
+            return f"{cause}; {done} had ended with 0 before"
+        return f"{done} had ended with 0; then {cause}"
 
     def explain(self, ending: AttemptEnd, pause: Pause | None) -> AttemptEnd:
         """Returns the end. If processes ended the attempt, it includes what is known by now about

@@ -3,7 +3,7 @@ missing. Pure; called once per `heartbeat.INTERVAL`. `heartbeat.LOST_AFTER` is t
 silent pod; the agent has the deadlines of its own waits.
 """
 
-from paddle_node.contract import ExitCode, Variable
+from paddle_node.contract import ExitCode
 from paddle_node.environment import PodEnvironment
 from paddle_node.rendezvous.attempt_end import AttemptEnd
 from paddle_node.rendezvous.current_attempt import CurrentAttempt
@@ -46,7 +46,7 @@ def check_peers(
     if waited > pod.peer_deadline + (REMIND_INTERVAL if members.is_complete(members) else 0):
         return Outcome(
             ExitCode.PEERS_MISSING,
-            f"{sentence} ({Variable.PEER_DEADLINE} is {pod.peer_deadline:g})",
+            f"{sentence} (limits.peer_deadline_seconds is {pod.peer_deadline:g})",
         )
     return sentence
 
@@ -84,14 +84,10 @@ def check_attempt(
         return AttemptEnd(sentence, PROGRAM)
     parts = list(trainers.describe_waits(members.serving))
     if (quiet := now - max(stepped, attempt.moved)) > pod.stall and not members.silent:
-        ended = (
-            f"; trainers {list_ranks(members.trained)} ended with 0 before"
-            if members.trained
-            else ""
-        )
+        done = members.name_ranks(members.trained)
         sentence = (
-            f"no step, no output and no progress for {quiet:.0f} s ({Variable.STALL} is "
-            f"{pod.stall:g}){ended}"
+            f"{f'{done} had ended with 0; then ' * bool(done)}no step, no output and no progress "
+            f"for {quiet:.0f} s (limits.stall_seconds is {pod.stall:g})"
         )
         first = members.name_silent(now, pod.stall)
         return AttemptEnd("; ".join(filter(None, (sentence, *parts, first))), PROGRAM)

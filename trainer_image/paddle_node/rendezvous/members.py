@@ -158,12 +158,16 @@ class Members(dict[int, Member]):
         ]
         if longest < least or (len(first) == self.count and self.count > 1):
             return ""
-        shown = [f"{rank} in {self[rank]}" for rank in first[:MOST_NAMED]]
-        more = f" and {len(first) - MOST_NAMED} more" if len(first) > MOST_NAMED else ""
-        return (
-            f"silent first: trainer{'s' * (len(first) > 1)} {', '.join(shown)}{more}, for "
-            f"{longest:.0f} s"
-        )
+        return f"silent first: {self.name_ranks(first)}, for {longest:.0f} s"
+
+    def name_ranks(self, ranks: Collection[int]) -> str:
+        """Names trainers and their pods; empty: none."""
+        shown = [
+            f"{rank} in {self[rank]}" if rank in self else str(rank)
+            for rank in sorted(ranks)[:MOST_NAMED]
+        ]
+        more = f" and {len(ranks) - MOST_NAMED} more" if len(ranks) > MOST_NAMED else ""
+        return f"trainer{'s' * (len(ranks) > 1)} {', '.join(shown)}{more}" if ranks else ""
 
     def is_complete(self, ranks: Collection[int]) -> bool:
         return len(ranks) == self.count

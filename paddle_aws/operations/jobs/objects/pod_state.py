@@ -2,6 +2,7 @@
 best explains a failure. The words of a phase are in pod_phase.py.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
@@ -32,6 +33,8 @@ from paddle_aws.operations.jobs.objects.pod_phase import (
     time_of,
 )
 
+_FIRST = re.compile(r"\b(?:trainer|pserver) (\d+)")
+"""The rank that an agent's sentence names first: its process ended first."""
 NOT_TRAINING = ("environment", "data", "reader")
 """Components of pods that work before the training, or beside it."""
 
@@ -133,13 +136,16 @@ def pod_states(
 
 def culprit(pods: Iterable[PodState]) -> PodState | None:
     """Returns the failed pod that explains the failure best: a pod that ran out of memory, else a
-    pod with a message that failed on its own and not with others. Of several, it is the newest.
+    pod with a message that failed on its own and not with others, or whose trainer the message
+    names first. Of several, it is the newest.
     """
 
-    def tells(pod: PodState) -> tuple[bool, bool, bool, bool, str]:
+    def tells(pod: PodState) -> tuple[bool, bool, bool, bool, bool, str]:
         starved, failed = OUT_OF_MEMORY in pod.reason, pod.code not in (None, ExitCode.TERMINATED)
         alone = pod.code != ExitCode.ATTEMPTS_EXHAUSTED
-        return starved, bool(pod.message), failed, alone, pod.created
+        first = _FIRST.search(pod.message)
+        named = first is not None and first[1] == str(pod.rank)
+        return starved, bool(pod.message), failed, named, alone, pod.created
 
     return max((pod for pod in pods if pod.phase == "failed"), key=tells, default=None)
 
