@@ -223,7 +223,8 @@ def test_the_process_that_ended_first_is_the_cause_whichever_report_comes_first(
 
 @pytest.mark.parametrize(("code", "error", "cause"), [
     # Its peer is gone, so that its collective operation aborts: shards of 101 and 100 records.
-    (134, "", "trainer 1 in job-1.job had ended with 0; then trainer 0 ended with 134, in job-0.job"),
+    (134, "",
+     "trainer 1 in job-1.job had ended with 0; then trainer 0 ended with 134, in job-0.job"),
     (1, "RuntimeError: Connection closed by peer",
      "trainer 1 in job-1.job had ended with 0; then trainer 0 ended with 1: RuntimeError: "
      "Connection closed by peer, in job-0.job"),
