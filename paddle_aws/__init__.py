@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from paddle_aws.operations.errors import OperationError as Error
     from paddle_aws.operations.jobs.objects.job_objects import JobState
     from paddle_aws.operations.jobs.objects.pod_state import PodState
-    from paddle_aws.operations.jobs.progress.step_progress import StepProgress
     from paddle_aws.operations.jobs.progress.training_metrics import Pass, TrainerPass
-    from paddle_aws.operations.jobs.progress.training_progress import TrainingProgress
+    from paddle_aws.operations.jobs.progress.training_progress import StepProgress, TrainingProgress
     from paddle_aws.operations.jobs.rehearsal_backend import RehearsalBackend as Rehearsal
     from paddle_aws.operations.jobs.rehearsal_run import rehearse
     from paddle_aws.operations.jobs.run import Run, find, submit
@@ -58,9 +57,8 @@ _HOMES = {
     "jobs.rehearsal_backend": ("Rehearsal",),
     "jobs.rehearsal_run": ("rehearse",),
     "jobs.run": ("Run", "find", "submit"),
-    "jobs.progress.step_progress": ("StepProgress",),
     "jobs.progress.training_metrics": ("Pass", "TrainerPass"),
-    "jobs.progress.training_progress": ("TrainingProgress",),
+    "jobs.progress.training_progress": ("StepProgress", "TrainingProgress"),
 }
 _ORIGINALS = {"Error": "OperationError", "Rehearsal": "RehearsalBackend"}
 

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 import typer
+from paddle_node.volume import progress
 
 _PIPE_WIDTH = 10_000
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -132,15 +133,4 @@ def age(text: str | datetime | None) -> str:
 
 def span(seconds: float | None) -> str:
     """A length of time: 42 s, 7 min, 3 h 5 min, 2 d 4 h."""
-    if seconds is None:
-        return ""
-    seconds = max(0, round(seconds))
-    if seconds < 90:
-        return f"{seconds} s"
-    minutes = seconds // 60
-    if minutes < 90:
-        return f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 48:
-        return f"{hours} h {minutes} min"
-    return f"{hours // 24} d {hours % 24} h"
+    return "" if seconds is None else progress.span(seconds)

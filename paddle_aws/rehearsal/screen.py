@@ -14,16 +14,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self
 
+from paddle_node.volume import progress
 from paddle_node.volume.job_folder import JobFolder
+from paddle_node.volume.progress import Progress
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.padding import Padding
-from rich.progress import Progress, SpinnerColumn, TextColumn
+from rich.progress import Progress as Bar
+from rich.progress import SpinnerColumn, TextColumn
 from rich.table import Column, Table
 from rich.text import Text
 
-from paddle_aws.operations.jobs.progress import step_progress
-from paddle_aws.operations.jobs.progress.step_progress import StepProgress
 from paddle_aws.operations.jobs.progress.training_table import TrainingTable
 from paddle_aws.operations.jobs.volume.server import Folder
 from paddle_aws.rehearsal.pods.job import ENDED, POLL_INTERVAL, Watcher
@@ -54,7 +55,7 @@ class Screen:
         self.console = console
         self.finished: list[Phase] = []
         name, now, seconds = _columns()
-        self._bottom = Progress(
+        self._bottom = Bar(
             SpinnerColumn("dots", style="cyan"),
             TextColumn("{task.description}", markup=False, table_column=name),
             TextColumn("{task.fields[now]}", style="dim", markup=False, table_column=now),
@@ -84,7 +85,7 @@ class Screen:
     def _moving_part(self) -> RenderableType:
         return Group(self._bottom, *([self._table] if self._table is not None else []))
 
-    def progress(self, progress: StepProgress | None, lost: int) -> None:
+    def progress(self, progress: Progress | None, lost: int) -> None:
         """Shows a training's progress in the moving table; None removes the table. `lost`: pods
         that failed so far.
         """
@@ -219,13 +220,13 @@ class TrainingScreen(PodScreen):
                         rank = self._logs[log] = int(agent[1])
                     self.table.hear(rank, line)
         lost = self.lost + sum(pod.restarts for pod in self._restarts.values())
-        progress, passes = step_progress.read(self._volume), self.table.passes.complete
-        self.screen.progress(progress, lost)
+        far, passes = progress.read(self._volume.read), self.table.passes.complete
+        self.screen.progress(far, lost)
         if not self.screen.console.is_terminal and time.monotonic() > self._line_due:
             self._line_due = time.monotonic() + _PROGRESS_INTERVAL
             pods = f", {lost} pods lost" if lost else ""
             # Passes have rows of their own.
-            started = progress is not None and progress.step is not None and not passes
-            if started and (line := f"{progress}{pods}") != self._line:
+            started = far is not None and far.step is not None and not passes
+            if started and (line := f"{far}{pods}") != self._line:
                 self._line = line
                 self.screen.remark(line)

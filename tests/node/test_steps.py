@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 from paddle_node.training.step_log import LineMetrics, StepLog
-from paddle_node.volume import steps
+from paddle_node.volume import attempts, progress, steps
+from paddle_node.volume.attempts import RecordedAttempt
+from paddle_node.volume.job_folder import JobFolder
+from paddle_node.volume.progress import Progress
 
 PATTERNS = {
     "step": r"step (\d+)",
@@ -55,3 +58,50 @@ def test_a_value_that_is_not_finite_is_kept_with_the_step_at_which_it_came(tmp_p
 def test_what_earlier_releases_wrote_is_read():
     (old,) = steps.parse(b'{"attempt": 1, "step": 4, "time": 9.5, "metrics": {"loss": null}}\n{"at')
     assert (old.attempt, old.step, old.time) == (1, 4, 9.5) and math.isnan(old.metrics["loss"])
+
+
+def report(number: int, read: int, at: float, loss: float = 0.5, attempt: int = 2) -> str:
+    """A line of rank 0 of three, on a program with passes of 100 records, of ten a step."""
+    step = max(1, read // 10)
+    far = {"pass": number, "passes": 4, "pass_step": step, "records": read, "shard": 100}
+    line = {"attempt": attempt, "step": 10 * number + step, "time": at, "trainers": 3, **far}
+    return json.dumps(line | {"metrics": {"loss": loss}})
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ([], "attempt 2"),
+        ([report(0, 10, 5.0, attempt=1)], "attempt 2"),
+        ([report(1, 40, 10.0)], "pass 1 (the last is 3), step 4, loss 0.5000"),
+        # Passes count on: 80 records in 4 s, by each of three trainers.
+        (
+            [report(0, 60, 10.0), report(1, 40, 14.0, loss=math.nan)],
+            "pass 1 (the last is 3), step 4, loss nan, 60 records a second, 13 s left",
+        ),
+        (
+            [report(0, 60, 10.0), report(1, 100, 17.0)],
+            "pass 1 (the last is 3), through, loss 0.5000, 60 records a second, 10 s left",
+        ),
+        (
+            ['{"attempt": 2, "step": 7, "time": 3, "metrics": {"acc": 0.5}}', "torn {"],
+            "attempt 2, step 7, loss 0.5000",
+        ),
+    ],
+)
+def test_one_progress_for_every_kind_of_program(tmp_path, lines, words):
+    job = JobFolder(tmp_path)
+    job.run_state.mkdir(parents=True)
+    record = [
+        RecordedAttempt(1, "run", 1.0, cause="a pod was lost"),
+        RecordedAttempt(2, "run", 2.0),
+    ]
+    attempts.write(job, record, {})
+    job.node(0).mkdir()
+    job.steps(0, 0).write_text("\n".join(lines))
+    far = progress.read_folder(job)
+    assert (str(far), far.last_end) == (words, "a pod was lost")
+    # The agent's line tells the same, and JSON of it is JSON.
+    told = Progress.parse(f"[agent 0] {far.line()}")
+    assert repr(told) == repr(far) and Progress.parse(far.line()) is None
+    json.dumps(far.as_json(), allow_nan=False)

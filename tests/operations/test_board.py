@@ -20,6 +20,7 @@ from commands import Run
 from job_controller import JobController, Script
 from paddle_node.volume.goodput import Goodput
 from paddle_node.volume.job_folder import JobFolder
+from paddle_node.volume.progress import Progress
 
 pytestmark = pytest.mark.slow
 
@@ -33,7 +34,6 @@ BROWSER = (
 )
 VISUALDL = b"\n\x1a\x08\x07\x12\ntrain/loss\x18\xcc\xb6\xe6\xc8\xa04%\x00\x00\x00?"
 """One scalar, as VisualDL 2.5.3 writes it: train/loss 0.5 at step 7."""
-PATTERNS = {"loss": "loss: ([0-9.]+)"}
 
 
 def measured(job: JobFolder, ranks: int = 2, points: int = 50) -> None:
@@ -121,10 +121,8 @@ def address(api: JobController, job: JobFolder, folder: Path) -> Iterator[str]:
     measured(job)
     priced(folder)
     api.say(first_pod(api), f"[agent 0] {Goodput({'waiting': 60.0, 'training': 140.0}).line()}")
-    api.say(
-        first_pod(api),
-        "[trainer 0] pass=2 passes=3 attempt=2 trainers=3 loss=0.25 records=9 seconds=1",
-    )
+    far = Progress(2, loss=0.25, pass_number=2, passes=3, records_per_second=27.0)
+    api.say(first_pod(api), f"[agent 0] {far.line()}")
     # What a hostile program may leave behind.
     (job.output / "node_7").mkdir()
     (job.output / "node_7/steps-7.jsonl").symlink_to("/etc/passwd")

@@ -4,6 +4,8 @@ breaks.
 
 import json
 import re
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from commands import Run
 from job_controller import JobController, Script
 from kubernetes_api import Fault
 from paddle_node.volume.job_folder import JobFolder
+from paddle_node.volume.progress import Progress
 
 pytestmark = pytest.mark.slow
 
@@ -39,20 +42,27 @@ def test_status_tells_how_far_the_training_is_by_one_request_more(
     run: Run, api: JobController, training: dict[str, Any]
 ) -> None:
     first, second, _ = pods(api)
-    api.say(
-        first,
-        "[trainer 0] pass=1 passes=5 attempt=2 trainers=3 step=40 loss=0.25 records=400 "
-        "shard=1000 seconds=8.0",
+    far = Progress(
+        attempt=2,
+        step=40,
+        loss=0.25,
+        pass_number=1,
+        passes=5,
+        records_per_second=150.0,
+        seconds_left=72.0,
+        reported=datetime.now(UTC).isoformat(),
     )
+    api.say(first, f"[agent 0] {far.line()}")
     api.say(first, "[pserver 0] noise")
     api.put(training | {"status": {"failed": 1}})
     lines = run("status").out.splitlines()
-    far = (
+    words = (
         "  progress   pass 1 (the last is 4), step 40, loss 0.2500, 150 records a second, 72 s "
         "left ("
     )
     assert (
-        any(line.startswith(far) for line in lines) and "  lost pods  1 so far, attempt 2" in lines
+        any(line.startswith(words) for line in lines)
+        and "  lost pods  1 so far, attempt 2" in lines
     )
     assert sorted(path.split("?")[0].rsplit("/", 1)[1] for _, path in api.requests) == [
         "jobs",
@@ -77,11 +87,8 @@ def test_status_tells_how_far_the_training_is_by_one_request_more(
     ]
     assert trainers == [(0, "running"), (1, "running"), (2, "running")]
     # A pass that is through, and a pod that was killed and restarted in place.
-    api.say(
-        first,
-        "[trainer 0] pass=1 attempt=2 trainer=0 trainers=3 loss=0.2 records=1000 seconds=20.0 "
-        "passes=5",
-    )
+    far = replace(far, step=None, loss=0.2, seconds_left=60.0)
+    api.say(first, f"[agent 0] {far.line()}")
     again = [{"name": "trainer", "restartCount": 2, "state": {"running": {}}}]
     api.objects[f"{PODS}/{second}"]["status"]["containerStatuses"] = again
     text = run("status").out
@@ -93,6 +100,41 @@ def test_status_tells_how_far_the_training_is_by_one_request_more(
     rows = [line for line in done.out.splitlines() if line.startswith("trainer ")]
     assert len(rows) == 3 and all("x" * 200 in row for row in rows)
     assert "words failed: a pod ended with a code that no retry can heal" in done.out
+
+
+def test_status_of_a_command_tells_its_step(run: Run, api: JobController, folder: Path) -> None:
+    settings = {
+        "name": "words",
+        "trainers": 2,
+        "image": "registry.example/p:1",
+        "program": {"from": "image", "folder": "p"},
+        "command": "python train.py",
+        "data": {"source": "s3://corpus/words", "shared": True},
+        "metrics": {"loss": "loss: ([0-9.]+)", "step": "step: ([0-9]+)"},
+    }
+    (folder / "job.yaml").write_text(json.dumps(settings))
+    far = Progress(attempt=1, step=58, loss=0.44, steps_per_second=3.1)
+    lines = (f"[agent 0] {far.line()}", "[trainer 0] [agent 0] progress of its own", "step: 59")
+    api.scripts["trainer"] = Script(code=None, lines=lines)
+    assert run("submit", "--no-try").code == 0
+    assert "  progress  attempt 1, step 58, loss 0.4400, 3.1 steps/s" in run("status").out
+    progress = json.loads(run("status", "--json").out)["progress"]
+    # Keys that programs read, of a command and of a program with passes.
+    assert (
+        progress.items()
+        >= {
+            "attempt": 1,
+            "step": 58,
+            "loss": 0.44,
+            "steps_per_second": 3.1,
+            "last_end": "",
+            "told": "",
+            "pass_number": None,
+            "passes": None,
+            "records_per_second": None,
+            "seconds_left": None,
+        }.items()
+    )
 
 
 def test_which_jobs_are_there(run: Run, api: JobController, folder: Path) -> None:

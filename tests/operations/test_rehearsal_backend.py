@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from commands import Run
 from job_controller import JobController
+from paddle_node.volume import attempts
+from paddle_node.volume.attempts import RecordedAttempt
 from paddle_node.volume.goodput import Goodput
 from paddle_node.volume.job_folder import JobFolder
 from saved_pass import save_pass
@@ -17,10 +19,7 @@ from paddle_aws.operations.jobs.rehearsal_backend import RehearsalRecord, load
 from paddle_aws.operations.jobs.watch.job_view import JobView
 from paddle_aws.operations.jobs.watch.log_stream import PodSelection
 
-STEP = (
-    "[trainer 0] pass=1 passes=5 attempt=2 trainers=3 step=40 loss=0.25 records=400 shard=1000 "
-    "seconds=8.0"
-)
+STEP = {"attempt": 2, "step": 40, "time": 1e9, "metrics": {"loss": 0.25}}
 GOODPUT = f"[agent 0] {Goodput({'training': 140.0, 'lost': 60.0}).line()}"
 
 
@@ -33,9 +32,13 @@ def rehearsed(folder: Path) -> Path:
     job = JobFolder(kept / "volume" / "mine")
     save_pass(job, 0, {"part": b"x"})
     job.node(0).mkdir()
+    job.steps(0, 0).write_text(f"{json.dumps(STEP)}\n")
+    record = [RecordedAttempt(2, "run", 1e9)]
+    job.run_state.mkdir()
+    attempts.write(job, record, {})
     job.train_log(0).write_text("a\nb\n")
     (kept / "logs").mkdir()
-    (kept / "logs" / "mine-0-abcde.trainer.log").write_text(f"{STEP}\n{GOODPUT}\nboom\n")
+    (kept / "logs" / "mine-0-abcde.trainer.log").write_text(f"{GOODPUT}\nboom\n")
     (kept / "logs" / "mine-0-abcde.trainer.probes.log").write_text("not for people\n")
     pod = PodState(
         "mine-0-abcde", "trainer", 0, "failed", "exit code 1: boom", "", 1, now.isoformat(), "boom"

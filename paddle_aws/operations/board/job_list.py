@@ -2,25 +2,21 @@
 alone. The page of a job below it mounts that job's folder when it is first opened.
 """
 
-import json
 import re
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from threading import Lock
 from typing import Any
 
-import re2
-from paddle_node.contract import Variable
+from paddle_node.volume.progress import Progress
 
 from paddle_aws.operations.board.job_page import JobPage
 from paddle_aws.operations.board.site import NOT_FOUND, Query, Response, json_answer, read_page_file
-from paddle_aws.operations.cluster.cluster_api import ApiError, ClusterApi
-from paddle_aws.operations.jobs.objects.job_objects import collection, template, variable
+from paddle_aws.operations.cluster.cluster_api import ClusterApi
 from paddle_aws.operations.jobs.progress import training_progress
-from paddle_aws.operations.jobs.progress.training_progress import Goodput, TrainingProgress
+from paddle_aws.operations.jobs.progress.training_progress import Goodput
 from paddle_aws.operations.jobs.run import Run
 from paddle_aws.operations.jobs.watch.job_listing import list_jobs
 from paddle_aws.operations.jobs.watch.job_view import JobView
@@ -34,9 +30,8 @@ CACHE_SECONDS = 3.0
 class Report:
     """The log of trainer 0's newest pod."""
 
-    progress: TrainingProgress | None = None
+    progress: Progress | None = None
     goodput: Goodput | None = None
-    loss: float | None = None
 
 
 class JobList:
@@ -52,8 +47,6 @@ class JobList:
         self._document: tuple[float, dict[str, Any]] = (0.0, {})
         self._final: dict[str, Report] = {}
         """Reports of trainings that have ended, by the name of their Job."""
-        self._patterns: dict[str, dict[str, str]] = {}
-        """The `metrics` of a Job's command, by the Job's name."""
 
     def __enter__(self) -> "JobList":
         return self
@@ -120,7 +113,7 @@ class JobList:
             "reason": view.reason,
             "pods": training.completions if training else None,
             "processes": training.processes if training else None,
-            "loss": report.progress.loss if report.progress else report.loss,
+            "loss": report.progress.as_json()["loss"] if report.progress else None,
             "progress": str(report.progress) if report.progress else "",
             "goodput": report.goodput.percent if report.goodput else None,
             "slow": report.goodput.slow if report.goodput else "",
@@ -135,34 +128,7 @@ class JobList:
         if training.object in self._final:
             return self._final[training.object]
         lines = training_progress.read_log(self._cluster, self._namespace, view.pods)
-        progress, goodput = training_progress.parse_log(lines)
-        loss = None if progress else _loss(lines, self._metrics(view))
-        report = Report(progress, goodput, loss)
+        report = Report(*training_progress.parse_log(lines))
         if training.ended:
             self._final[training.object] = report
         return report
-
-    def _metrics(self, view: JobView) -> Mapping[str, str]:
-        assert view.training is not None
-        name = view.training.object
-        if name not in self._patterns:
-            self._patterns[name] = {}
-            with suppress(ApiError, ValueError, LookupError):
-                path = f"{collection('Job', self._namespace)}/{name}"
-                run = self._cluster.find(path)
-                text = variable(template(run)["spec"], Variable.METRICS) if run else ""
-                self._patterns[name] = json.loads(text or "{}")
-        return self._patterns[name]
-
-
-def _loss(lines: list[tuple[str, str]], patterns: Mapping[str, str]) -> float | None:
-    """Returns the newest loss in a log, by a command's own pattern for it."""
-    if not (pattern := patterns.get("loss")):
-        return None
-    with suppress(re2.error):
-        loss = re2.compile(pattern)
-        for _, text in reversed(lines):
-            if match := loss.search(text):
-                with suppress(ValueError, IndexError):
-                    return float(match[1])
-    return None

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from paddle_node.volume import progress
 from pydantic import AwareDatetime, TypeAdapter, ValidationError
 
 from paddle_aws.operations.errors import BadInput, Exit, Failed, TimedOut, translate_errors
@@ -24,9 +25,7 @@ from paddle_aws.operations.jobs.evaluation import Evaluation
 from paddle_aws.operations.jobs.objects.job_objects import JobState
 from paddle_aws.operations.jobs.objects.kind import Phase
 from paddle_aws.operations.jobs.objects.pod_state import PodState
-from paddle_aws.operations.jobs.progress import step_progress
-from paddle_aws.operations.jobs.progress.step_progress import StepProgress
-from paddle_aws.operations.jobs.progress.training_progress import TrainingProgress, parse_log
+from paddle_aws.operations.jobs.progress.training_progress import parse_log
 from paddle_aws.operations.jobs.saved_results import SavedResults
 from paddle_aws.operations.jobs.volume.server import Folder, resolve_inside
 from paddle_aws.operations.jobs.watch.job_view import JobView
@@ -119,18 +118,14 @@ class RehearsalBackend(SavedResults):
     def status(self) -> JobView:
         """Returns the job as it is now, with how far its training is."""
         view = self.read_state()
-        progress: TrainingProgress | StepProgress | None = None
         goodput = None
         first = [pod for pod in view.pods if (pod.component, pod.rank) == ("trainer", 0)]
         if first:
             for log in self._log_files(first[-1]):
                 lines = self._read_log(log, -TAIL).decode(errors="replace").splitlines()
-                moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(log.stat().st_mtime))
-                progress, goodput = parse_log((moment, line) for line in lines)
+                _, goodput = parse_log(lines)
         with self.volume() as volume:  # Which checks whose logs these were, too.
-            if progress is None:
-                progress = step_progress.read(volume)
-        return replace(view, progress=progress, goodput=goodput)
+            return replace(view, progress=progress.read(volume.read), goodput=goodput)
 
     def wait(self, timeout: float | None = None) -> JobView:
         """Returns once the training has succeeded. Raises JobFailed, or TimedOut."""

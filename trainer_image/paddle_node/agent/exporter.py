@@ -81,7 +81,7 @@ class Progress:
     rank: str
     step: int
     metrics: Mapping[str, float]
-    pass_number: float | None
+    pass_number: int | None
     steps_a_second: float | None
     records_a_second: float | None
 

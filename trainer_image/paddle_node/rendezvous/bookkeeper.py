@@ -3,6 +3,7 @@ program's progress on the volume.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 from paddle_node.contract import ExitCode
@@ -17,6 +18,7 @@ from paddle_node.retry import disk_full, may_pass, retry
 from paddle_node.runtimes import Progress, Resumption
 from paddle_node.volume.attempts import POD, Outcome
 from paddle_node.volume.passes import Identity
+from paddle_node.volume.progress import read_folder
 
 REFUSAL_MINUTES = 10
 """Minutes for which a volume may refuse the next attempt before the job fails."""
@@ -116,6 +118,9 @@ class Bookkeeper:
         """
         if ending is not None:
             self._end(ending)
+        with suppress(OSError):
+            if (far := read_folder(self._pod.folder)) is not None and far.reported:
+                self._say(far.line())
         if (goodput := self._record.goodput).seconds:
             self._say(goodput.line())
         if policy.is_lasting(outcome):

@@ -28,6 +28,7 @@ from paddle_node.rendezvous.state import Rendezvous, State
 from paddle_node.runtimes import Progress, Runtime
 from paddle_node.volume import lease
 from paddle_node.volume.attempts import Outcome
+from paddle_node.volume.progress import read_folder
 
 RELEASE_SECONDS = 5.0
 """Seconds for the volume to record that the lease is released."""
@@ -40,6 +41,8 @@ volume that hangs shows in the lease.
 LEAST_CHECKS = 4
 """The least checks of the program's progress in the time for which an attempt may go without.
 """
+PROGRESS_INTERVAL = 10.0
+"""Seconds between two log lines that say how far rank 0 is."""
 CHECK_INTERVAL, CHECK_SHARE = 10.0, 20
 """Seconds between two checks, which grow with the time that a check takes: `CHECK_SHARE` times
 that.
@@ -94,6 +97,7 @@ class Server:
             self._tick(),
             self._ask_volume(books),
             self._look(rendezvous, progress),
+            self._tell_progress(rendezvous),
         )
         self._running += [self._tasks.spawn(task) for task in work]
         if books.exhausted is not None:
@@ -208,6 +212,19 @@ class Server:
             except Failure as failure:
                 self._handle(on.JobOver(Outcome(failure.code, failure.sentence)))
             took = time.monotonic() - began
+
+    async def _tell_progress(self, rendezvous: Rendezvous) -> None:
+        """Says every few seconds how far rank 0 is, where that is new."""
+        reported = ""
+        while True:
+            await asyncio.sleep(PROGRESS_INTERVAL)
+            if rendezvous.state not in (State.TRAINING, State.STOPPING):
+                continue
+            with contextlib.suppress(OSError):
+                far = await background.call(partial(read_folder, self._pod.folder))
+                if far is not None and far.reported != reported:
+                    reported = far.reported
+                    self._say(far.line())
 
     async def _tick(self) -> None:
         last = time.monotonic()

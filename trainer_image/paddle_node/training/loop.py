@@ -137,9 +137,7 @@ class Training:
                 total += len(samples) * loss
                 losses = {"loss": loss} if samples else {}
                 self._reports.spent.count_lap(TRAINING)
-            step = self._reports.report(number, parser.read, losses)
-            if self._first:
-                self._reports.print_progress(number, step, position())
+            self._reports.report(number, parser.read, losses)
         self._shard.check(parser)
         position_ = position()
         # A trainer that has finished the pass still meets the others at their checkpoints.

@@ -10,9 +10,6 @@ from paddle_node.training.step_log import StepLog, TimeSpent, print_step
 from paddle_node.volume import pass_metrics
 from paddle_node.volume.passes import Position
 
-PRINT_INTERVAL = 10.0
-"""Seconds between trainer 0's lines about the progress of the pass."""
-
 
 class StepReports:
     """The reports of one trainer in one attempt."""
@@ -29,7 +26,6 @@ class StepReports:
         """The last step that can no longer be lost, as `step_log` counts steps; None: no step was
         made yet.
         """
-        self._printed = -PRINT_INTERVAL
 
     def restart_clock(self) -> None:
         """Forgets the seconds until now: they belong to the start."""
@@ -46,26 +42,25 @@ class StepReports:
         metrics: Mapping[str, float],
         at_once: bool = False,
         sealed: bool = False,
-    ) -> int:
-        """Reports how far the pass is. `sealed`: everything until here was saved. Returns the
-        step's number in the pass.
-        """
+    ) -> None:
+        """Reports how far the pass is. `sealed`: everything until here was saved."""
         step, spent = max(1, -(-read // self._batch)), self.spent.round_seconds()
         whole = number * -(-self._records // self._batch) + step
         if sealed or self._kept is None or self._kept > whole:
             self._kept = whole if sealed else whole - 1
-        facts = {"pass": number, "records": read, "spent": spent, "kept": self._kept}
+        facts = {
+            "pass": number,
+            "passes": self._pod.passes,
+            "pass_step": step,
+            "records": read,
+            "shard": self._records,
+            "trainers": self._session.trainers,
+            "spent": spent,
+            "kept": self._kept,
+        }
         self._log.add(metrics, whole, now=at_once, **facts)
         print_step(whole, metrics)
         self._session.progress(number, step, self._made, spent, at_once=at_once)
-        return step
-
-    def print_progress(self, number: int, step: int, position: Position) -> None:
-        """In trainer 0: prints how far the pass is, every few seconds."""
-        if position.trained and time.monotonic() - self._printed >= PRINT_INTERVAL:
-            self._printed = time.monotonic()
-            far = {"step": step, "shard": self._records}
-            print(pass_metrics.format_line({**self._facts(number, position), **far}), flush=True)
 
     def record_pass(self, number: int, position: Position, attempt: int, trainers: int) -> None:
         """Records a complete pass on the volume, and prints it."""

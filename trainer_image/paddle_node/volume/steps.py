@@ -53,9 +53,21 @@ class Step:
     time: float
     """Seconds since 1970."""
     metrics: Mapping[str, float] = field(default_factory=dict)
-    pass_number: float | None = None
-    records: float | None = None
+    pass_number: int | None = None
+    """None: the program reports no passes, and nothing of the following."""
+    passes: int | None = None
+    pass_step: int | None = None
+    """The step's number in the pass."""
+    records: int | None = None
     """Those of the pass that the rank has read so far."""
+    shard: int | None = None
+    """Those of a whole pass; 0: nobody has counted them."""
+    trainers: int | None = None
+
+    @property
+    def all_records(self) -> int:
+        """The records of all passes that the rank has read so far."""
+        return (self.pass_number or 0) * (self.shard or 0) + (self.records or 0)
 
 
 def encode(metrics: Mapping[str, float]) -> dict[str, float | str]:
@@ -84,15 +96,16 @@ def _step(entry: Mapping[str, Any]) -> Step | None:
     number, time = finite(entry.get("step"), LARGEST), finite(entry.get("time"), 1e11)
     if type(attempt) is not int or number is None or time is None or not isinstance(metrics, dict):
         return None
-    values = {_clean(name): _value(value) for name, value in list(metrics.items())[:NAMES]}
+    values = {_clean(name): decode(value) for name, value in list(metrics.items())[:NAMES]}
     numbers = {name: value for name, value in values.items() if value is not None}
-    return Step(
-        attempt, int(number), time, numbers, finite(entry.get("pass")), finite(entry.get("records"))
-    )
+    names = ("pass", "passes", "pass_step", "records", "shard", "trainers")
+    counts = (finite(entry.get(name), LARGEST) for name in names)
+    whole = (None if count is None else int(count) for count in counts)
+    return Step(attempt, int(number), time, numbers, *whole)
 
 
-def _value(value: object) -> float | None:
-    """Returns a metric's value; null is how earlier releases wrote what is not finite."""
+def decode(value: object) -> float | None:
+    """Returns a metric's value, None if it is none; null is not finite, of an earlier release."""
     if value is None or isinstance(value, str):
         return math.nan if value is None else _NOT_FINITE.get(str(value))
     if isinstance(value, float) and not math.isfinite(value):
@@ -119,16 +132,23 @@ def _clean(name: str) -> str:
 
 def read_newest(file: Path, attempt: int) -> list[Step]:
     """Returns the last steps of an attempt in a rank's file. Raises OSError."""
+    return [step for step in parse(read_file(file, -TAIL)) if step.attempt == attempt]
+
+
+def read_file(file: Path, offset: int = 0) -> bytes:
+    """Returns a file's content from a byte on, or so many bytes before its end; nothing of what is
+    no file. Raises OSError.
+    """
     # Neither a link to elsewhere nor a pipe, on which this process would wait.
     descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         state = os.fstat(descriptor)
         if not stat.S_ISREG(state.st_mode):
-            return []
-        content = os.pread(descriptor, TAIL, max(0, state.st_size - TAIL))
+            return b""
+        begin = offset if offset >= 0 else max(0, state.st_size + offset)
+        return os.pread(descriptor, min(state.st_size, FILE_BYTES), begin)
     finally:
         os.close(descriptor)
-    return [step for step in parse(content) if step.attempt == attempt]
 
 
 def first_report(folder: JobFolder, attempt: int) -> float | None:

@@ -5,15 +5,15 @@ agent's messages.
 from collections.abc import Callable, Sequence
 
 from paddle_node.volume import pass_metrics
+from paddle_node.volume.progress import Progress
 
 from paddle_aws.operations.jobs.progress.training_metrics import Passes
-from paddle_aws.operations.jobs.progress.training_progress import TrainingProgress
 
 _SHOWN_ONE_BY_ONE = 4
 """Up to this many trainers' losses are shown one by one; of more, only the least and the
 greatest.
 """
-_FOR_DEBUGGERS = (" is process ", " has read ", "] goodput ")
+_FOR_DEBUGGERS = (" is process ", " has read ", "] goodput ", "] progress ")
 
 
 class TrainingTable:
@@ -29,7 +29,7 @@ class TrainingTable:
         first pod's agent.
         """
         facts = pass_metrics.parse_line(line)
-        if rank == 0 and (progress := TrainingProgress.parse(line)) is not None:
+        if rank == 0 and (progress := Progress.parse(line)) is not None:
             self._now(str(progress))
         begun = bool(self.passes.complete)
         if facts and (finished := self.passes.add(rank, facts)) is not None:

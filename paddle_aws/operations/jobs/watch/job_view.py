@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
+from paddle_node.volume.progress import Progress
+
 from paddle_aws.operations.cluster.cluster_api import ClusterApi, Object
 from paddle_aws.operations.errors import BadInput, Unreachable
 from paddle_aws.operations.jobs.objects.job_objects import (
@@ -19,8 +21,7 @@ from paddle_aws.operations.jobs.objects.job_objects import (
 )
 from paddle_aws.operations.jobs.objects.pod_state import PodState, culprit, pod_states, states
 from paddle_aws.operations.jobs.progress import training_progress
-from paddle_aws.operations.jobs.progress.step_progress import StepProgress
-from paddle_aws.operations.jobs.progress.training_progress import Goodput, TrainingProgress
+from paddle_aws.operations.jobs.progress.training_progress import Goodput
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class JobView:
     data: JobState | None
     training: JobState | None
     pods: tuple[PodState, ...]
-    progress: TrainingProgress | StepProgress | None = None
+    progress: Progress | None = None
     """Progress of the training; None also if it was not requested."""
     goodput: Goodput | None = None
     environment: JobState | None = None
@@ -154,13 +155,12 @@ _KEYS = {
 
 
 def _describe(
-    part: JobState | PodState | TrainingProgress | StepProgress | Goodput | None,
+    part: JobState | PodState | Progress | Goodput | None,
 ) -> dict[str, Any] | None:
     if part is None:
         return None
-    document = {
-        key: value for name, value in asdict(part).items() if (key := _KEYS.get(name, name))
-    }
+    values = part.as_json() if isinstance(part, Progress) else asdict(part)
+    document = {key: value for name, value in values.items() if (key := _KEYS.get(name, name))}
     if isinstance(part, JobState):
         document["seconds"] = part.seconds(datetime.now(UTC))
     return {
