@@ -32,8 +32,7 @@ def test_a_script_becomes_its_program(name: str, tmp_path: Path) -> None:
 
 def test_what_the_manifests_run_is_in_the_image(tmp_path: Path) -> None:
     image.read(IMAGE / "Dockerfile").lay_out(IMAGE.parent, tmp_path)
-    there = {
-        file.name for file in (tmp_path / "usr/local/bin").iterdir() if os.access(file, os.X_OK)
-    }
+    places = (tmp_path / "usr/local/bin").iterdir()
+    there = {file.name for file in places if os.access(file, os.X_OK)}
     text = "".join(file.read_text() for file in GOLDEN.glob("*.yaml"))
     assert there == {name for name in SCRIPTS if f"- /usr/local/bin/{name}\n" in text} == {*SCRIPTS}
