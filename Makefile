@@ -44,10 +44,11 @@ rehearse: machine environments $(SAMPLES)  ## the whole job on this machine alon
 	@$(RUN) $(BIN)/python -m paddle_aws.rehearsal --config $(CONFIG) --job $(JOB) $(if $(VERBOSE),--verbose)
 
 # Lint needs one processor, and the other environments mostly the network.
-# Eight workers: two run what needs the processor, and the others what waits (tests/conftest.py).
-SLOW = $(PYTEST) -n 8 --dist worksteal
+# Of six workers, half run what waits, on a machine of two processors (tests/conftest.py).
+SLOW = $(PYTEST) -n 6 --dist worksteal
 STAGES = @$(PYTHON) tests/stages.py "environments and lint" "$(MAKE) -j4 $(QUIETLY) $(ENVIRONMENTS) $(CHECKOV)/.ready lint" \
 	"quick tests" "$(MAKE) $(QUIETLY) quick"
+
 test: machine python paddle-python  ## lint, and each mechanism once: the quick tests, then the slow ones
 	$(STAGES) "slow tests" '$(SLOW) -m "(slow or container) and not long"'
 
@@ -55,7 +56,10 @@ test-all: machine python paddle-python  ## everything, as CI: with the matrices,
 	$(STAGES) "slow and long tests" '$(SLOW) -m "slow or container or long"' growth "$(BIN)/python tests/growth.py $(SINCE)"
 
 # What the quick tests of a room need beside the project's own environment.
-NEEDS_fleet := $(IMAGE)/.ready
+NEEDS_fleet      := $(IMAGE)/.ready
+NEEDS_frame      := $(IMAGE)/.ready
+NEEDS_operations := $(IMAGE)/.ready
+NEEDS_emulator   := $(EMULATOR)/.ready
 ROOMS  = $(foreach test,$(TESTS),$(word 2,$(subst /, ,$(test))))
 NEEDED = $(if $(ROOMS),$(VENV)/.ready $(foreach room,$(ROOMS),$(NEEDS_$(room))),$(ENVIRONMENTS))
 quick: python  ## the quick tests, in two minutes; of what you edit, in seconds: TESTS=tests/charts
