@@ -56,6 +56,7 @@ class Cloud:
         self._extra = dict(extra or {})
         self._life = ExitStack()
         self._port = 0
+        self._key = self._secret = ""
         self._synthesized: tuple[Path, bytes] | None = None
 
     # Life cycle.
@@ -91,7 +92,9 @@ class Cloud:
                     "the AWS emulator did not start:\n"
                     f"{_last_lines(log.read_text(errors='replace').splitlines())}"
                 )
-            self._port = json.loads(line)["port"]
+            ready = json.loads(line)
+            self._port = ready["port"]
+            self._key, self._secret = ready["access_key"], ready["secret_key"]
             self._life = life.pop_all()
         return self
 
@@ -112,8 +115,8 @@ class Cloud:
         """
         return {
             "AWS_ENDPOINT_URL": self.endpoint,
-            "AWS_ACCESS_KEY_ID": "test",
-            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_ACCESS_KEY_ID": self._key,
+            "AWS_SECRET_ACCESS_KEY": self._secret,
             "AWS_REGION": self.region,
             "AWS_DEFAULT_REGION": self.region,
             "AWS_EC2_METADATA_DISABLED": "true",
@@ -129,8 +132,8 @@ class Cloud:
         import boto3
 
         options = {
-            "aws_access_key_id": "test",
-            "aws_secret_access_key": "test",
+            "aws_access_key_id": self._key,
+            "aws_secret_access_key": self._secret,
             "region_name": self.region,
         }
         return boto3.session.Session(**options).client(service, endpoint_url=self.endpoint)
@@ -180,9 +183,12 @@ class Cloud:
 
     def inventory(self) -> Inventory:
         """Everything that exists in the account now."""
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
-            f"http://127.0.0.1:{self._port}/_rehearsal/inventory", timeout=30
-        ) as answer:
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self._port}/_rehearsal/inventory",
+            headers={"Authorization": f"AWS {self._key}:"},
+        )
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(request, timeout=30) as answer:
             return Inventory(Resource(*row) for row in json.load(answer))
 
     # Internals.

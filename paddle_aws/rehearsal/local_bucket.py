@@ -1,12 +1,15 @@
 """A bucket without an account: the part of Amazon S3's API that reads, over files of this machine.
 
 Where it lists objects (ListObjectsV2) and reads them (GetObject, with Range and If-Match), a pod's
-boto3 sees no difference from S3. It copies nothing and accepts no writes. Limits: it checks no
-credentials, and refuses every other request with 501.
+boto3 sees no difference from S3. It copies nothing and accepts no writes. It answers only requests
+with its own access key, which is random, and none of a web page. Limits: it verifies no signature,
+and refuses every other request with 501.
 https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListObjectsV2.html
 """
 
 import os
+import re
+import secrets
 from contextlib import AbstractContextManager
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler
@@ -22,15 +25,21 @@ PAGE = 1000
 """Objects in one answer of a list, as in S3."""
 
 
+OUR_HOST = re.compile(r"(localhost|127\.0\.0\.1):\d+")
+"""Names of this machine that a pod's boto3 uses."""
+
+
 class LocalBucket(AbstractContextManager["LocalBucket"]):
     """Serves files at 127.0.0.1 while a `with` block lasts."""
 
     def __init__(self) -> None:
         self._objects: dict[str, dict[str, Path]] = {}
         bucket = self
+        self._key = f"AKIA{secrets.token_hex(8).upper()}"
 
         class Handler(_Handler):
             objects = bucket._objects
+            access_key = bucket._key
 
         self._server = HTTPServer(("127.0.0.1", 0), Handler)
 
@@ -46,8 +55,8 @@ class LocalBucket(AbstractContextManager["LocalBucket"]):
         """The AWS settings of a client of this bucket."""
         return {
             "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self._server.server_port}",
-            "AWS_ACCESS_KEY_ID": "test",
-            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_ACCESS_KEY_ID": self._key,
+            "AWS_SECRET_ACCESS_KEY": "not verified",
             "AWS_REGION": "us-west-2",
             "AWS_EC2_METADATA_DISABLED": "true",
         }
@@ -74,6 +83,21 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     objects: dict[str, dict[str, Path]]
     """The files by bucket and key."""
+    access_key: str
+    """The only one that is answered."""
+
+    def parse_request(self) -> bool:
+        """Also refuses whoever lacks the access key, and what a web page asks for."""
+        if not super().parse_request():
+            return False
+        given = self.headers.get("Authorization", "").partition("Credential=")[2].partition("/")[0]
+        ours = secrets.compare_digest(given.encode(), self.access_key.encode())
+        host = OUR_HOST.fullmatch(self.headers.get("Host", ""))
+        if ours and host and "Origin" not in self.headers:
+            return True
+        self.close_connection = True
+        self._refuse(403, "AccessDenied", "this bucket is a rehearsal's own")
+        return False
 
     def log_message(self, format: str, *args: object) -> None:
         """Logs nothing: the data job reports what it reads."""

@@ -1,11 +1,14 @@
 """The emulated account as the rehearsal uses it: no command in it can reach a real one."""
 
 import os
+from http.client import HTTPConnection
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 from paddle_aws.rehearsal.cloud import Cloud, CloudError
+from paddle_aws.rehearsal.local_bucket import LocalBucket
 
 PROJECT = Path(__file__).parents[2]
 
@@ -39,3 +42,56 @@ def test_a_large_file_leaves_nothing_once_its_bucket_is_gone(cloud: Cloud, tmp_p
     s3.delete_object(Bucket="data", Key="ratings.dat")
     s3.delete_bucket(Bucket="data")
     assert cloud.inventory() == before
+
+
+def ask(port: int, path: str, **headers: str) -> tuple[int, bytes]:
+    """Asks a server of this machine as any program and web page can."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=30)
+    method = "GET" if path.startswith("/theirs") else "POST"
+    headers = {name.replace("_", "-"): value for name, value in headers.items()}
+    connection.request(method, path, None if method == "GET" else b"{}", headers)
+    answer = connection.getresponse()
+    return answer.status, answer.read()
+
+
+STRANGERS = {
+    "a web page": {"Origin": "http://attacker.example"},
+    "a name that leads here": {"Host": "attacker.example:80"},
+    "nobody's key": {"Authorization": "AWS4-HMAC-SHA256 Credential=test/20260101/us-west-2/s3/"},
+    "the account's number": {"Authorization": "AWS4-HMAC-SHA256 Credential=000000000000/1/x/s3/"},
+    "no key": {"Authorization": ""},
+}
+"""What makes a request a stranger's, whatever else is right about it."""
+
+
+@pytest.mark.parametrize("stranger", STRANGERS)
+def test_a_stranger_on_this_machine_may_ask_for_nothing(
+    cloud: Cloud, tmp_path: Path, stranger: str
+) -> None:
+    """Functions are processes: who may make one runs code as this user."""
+    (tmp_path / "x.tsv").write_text("private")
+    with LocalBucket() as bucket:
+        bucket.serve(tmp_path / "x.tsv", "s3://theirs/x.tsv")
+        port = urlsplit(bucket.environment["AWS_ENDPOINT_URL"]).port or 0
+        key = bucket.environment["AWS_ACCESS_KEY_ID"]
+        ours = {"Authorization": f"AWS4-HMAC-SHA256 Credential={key}/20260101/us-west-2/s3/"}
+        assert ask(port, "/theirs/x.tsv", **ours) == (200, b"private")
+        assert ask(port, "/theirs/x.tsv", **ours | STRANGERS[stranger])[0] == 403
+    port = urlsplit(cloud.endpoint).port or 0
+    key = cloud.environment["AWS_ACCESS_KEY_ID"]
+    ours = {"Authorization": f"AWS4-HMAC-SHA256 Credential={key}/20260101/us-west-2/lambda/"}
+    for path in ("/2015-03-31/functions", "/_ministack/reset", "/_rehearsal/inventory"):
+        assert ask(port, path, **ours | STRANGERS[stranger]) == (403, b"")
+
+
+def test_a_known_key_without_its_secret_is_refused(cloud: Cloud) -> None:
+    import boto3
+    from botocore.exceptions import ClientError
+
+    keys = {name: cloud.environment[name] for name in ("AWS_ACCESS_KEY_ID", "AWS_REGION")}
+    thief = boto3.session.Session(keys["AWS_ACCESS_KEY_ID"], "guessed").client(
+        "iam", region_name=keys["AWS_REGION"], endpoint_url=cloud.endpoint
+    )
+    with pytest.raises(ClientError, match="SignatureDoesNotMatch"):
+        thief.list_users()
+    assert cloud.client("sts").get_caller_identity()["Arn"].endswith(":user/administrator")

@@ -59,10 +59,11 @@ def test_a_foreign_app_is_deployed_and_destroyed(tmp_path: Path) -> None:
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path, env=bare
     ) as emulator:
         assert emulator.stdin is not None and emulator.stdout is not None
-        endpoint = f"http://localhost:{json.loads(emulator.stdout.readline())['port']}"
+        ready = json.loads(emulator.stdout.readline())
+        endpoint = f"http://localhost:{ready['port']}"
         aws = {
-            "AWS_ACCESS_KEY_ID": "test",
-            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_ACCESS_KEY_ID": ready["access_key"],
+            "AWS_SECRET_ACCESS_KEY": ready["secret_key"],
             "AWS_REGION": "eu-west-1",
         }
 
@@ -80,7 +81,9 @@ def test_a_foreign_app_is_deployed_and_destroyed(tmp_path: Path) -> None:
             assert run.returncode == 0, run.stdout + run.stderr
 
         session = boto3.session.Session(
-            aws_access_key_id="test", aws_secret_access_key="test", region_name="eu-west-1"
+            aws_access_key_id=ready["access_key"],
+            aws_secret_access_key=ready["secret_key"],
+            region_name="eu-west-1",
         )
         queues = session.client("sqs", endpoint_url=endpoint)
         cdk("bootstrap", "aws://000000000000/eu-west-1")

@@ -4,7 +4,11 @@
 
 * MiniStack listens on a free port of 127.0.0.1. It gets the bound socket itself, so nobody else can
   take the port in between.
-* One JSON line on stdout, with the port, says that it is ready.
+* One JSON line on stdout, with the port and the administrator's credentials, says that it is
+  ready. The credentials are new and random for each emulator.
+* It answers only requests that name this machine as their host, come from no web page and are
+  signed with a key that it gave out itself: functions are processes, so anybody else who may ask
+  could run code as this user.
 * End of file on stdin, a parent that is gone, SIGTERM or SIGINT end it and every process that it
   started.
 * It never uses Docker, so it does the same on every machine.
@@ -18,18 +22,30 @@ import contextlib
 import importlib
 import json
 import os
+import re
+import secrets
 import signal
 import socket
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 CHANGES = "resource_types repairs documents long_polling"
 """Modules of this folder that change MiniStack through their `apply()`, in this order."""
 
 
+OUR_HOST = re.compile(r"((.+\.)?localhost|127\.0\.0\.1):\d+")
+"""Names that lead to this machine alone; a bucket's name may stand before `localhost`."""
+CALLBACK = re.compile(r"/_ministack/cfn-response/[0-9a-f-]{36}")
+"""Where a function reports a custom resource: the address itself is the secret, as on AWS."""
+
+
 def environment(port: int, region: str, scratch: Path) -> dict[str, str]:
-    """Returns the settings that MiniStack reads as it is imported; set them before."""
+    """Returns the settings that MiniStack reads as it is imported; set them before.
+
+    The two keys are root's, and nobody gets them: an account's first user is its administrator.
+    """
     scratch.mkdir(parents=True, exist_ok=True)
     return {
         "GATEWAY_PORT": str(port),
@@ -43,8 +59,47 @@ def environment(port: int, region: str, scratch: Path) -> dict[str, str]:
         "SFTP_ENABLED": "0",
         "IOT_MTLS_ENABLED": "0",
         "PERSIST_STATE": "0",
-        "AUTH": "false",
+        "AUTH": "true",
+        "AWS_ACCESS_KEY_ID": f"AKIA{secrets.token_hex(8).upper()}",
+        "AWS_SECRET_ACCESS_KEY": secrets.token_urlsafe(30),
     }
+
+
+def make_administrator(account: str, region: str) -> dict[str, str]:
+    """Makes the account's first user, who may do everything, and returns the user's credentials."""
+    from calls import client
+    from ministack.core.responses import request_scope
+
+    with request_scope(account, region):
+        iam, name = client("iam"), "administrator"
+        iam.create_user(UserName=name)
+        iam.attach_user_policy(
+            UserName=name, PolicyArn="arn:aws:iam::aws:policy/AdministratorAccess"
+        )
+        key = iam.create_access_key(UserName=name)["AccessKey"]
+    return {"access_key": key["AccessKeyId"], "secret_key": key["SecretAccessKey"]}
+
+
+def is_ours(scope: Any) -> bool:
+    """Returns whether a request may be answered. MiniStack verifies the signature afterwards."""
+    from ministack.core.router import extract_access_key_id
+    from ministack.services import iam, sts
+
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+    if "origin" in headers or not OUR_HOST.fullmatch(headers.get("host", "")):
+        return False
+    query = parse_qs(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
+    key = extract_access_key_id(headers, query)
+    if not key:
+        return scope["method"] == "PUT" and bool(CALLBACK.fullmatch(scope["path"]))
+    return key in sts._sessions or any(key == known for _, known in iam._access_keys.to_dict())
+
+
+async def refuse(send: Any) -> None:
+    """Answers 403, and says nothing."""
+    headers = [(b"content-length", b"0")]
+    await send({"type": "http.response.start", "status": 403, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
 
 
 async def wait_for_end() -> None:
@@ -62,9 +117,9 @@ async def wait_for_end() -> None:
     loop.remove_reader(0)
 
 
-def wrap_app(app: Any, port: int) -> Any:
-    """Wraps `app`: prints the port once `app` is ready, and serves the inventory beside MiniStack's
-    own paths.
+def wrap_app(app: Any, port: int, region: str) -> Any:
+    """Wraps `app`: prints how to reach it once `app` is ready, refuses whoever is not ours, and
+    serves the inventory beside MiniStack's own paths.
     """
     import stores
 
@@ -74,10 +129,13 @@ def wrap_app(app: Any, port: int) -> Any:
             async def announce(message: Any) -> None:
                 await send(message)
                 if message["type"] == "lifespan.startup.complete":
-                    print(json.dumps({"port": port}), flush=True)
+                    user = make_administrator(stores.ACCOUNT, region)
+                    print(json.dumps({"port": port, **user}), flush=True)
 
             await app(scope, receive, announce)
-        elif scope["type"] == "http" and scope["path"] == "/_rehearsal/inventory":
+        elif scope["type"] != "http" or not is_ours(scope):
+            await refuse(send)
+        elif scope["path"] == "/_rehearsal/inventory":
             body = json.dumps(stores.resources()).encode()
             headers = [
                 (b"content-type", b"application/json"),
@@ -136,7 +194,7 @@ def main() -> int:
     config.shutdown_timeout = 1
 
     async def run() -> None:
-        await serve(wrap_app(app, port), config, shutdown_trigger=wait_for_end)
+        await serve(wrap_app(app, port, options.region), config, shutdown_trigger=wait_for_end)
 
     try:
         asyncio.run(run())
