@@ -148,6 +148,7 @@ def _allow(
         )
         for stack_name in spec.stack_names
     ]
+    names["access_stack"] = names["stacks"][spec.stack_names.index(f"{spec.name}-access")]
     rights = [statement for part in parts for statement in statements(RIGHTS, part, **names)]
     policy = who.allow(scope, id, *rights, description=who.task)
     for statement in rights:

@@ -149,6 +149,10 @@ def _fill_in(spec: ClusterSpec, templates: Templates, kinds: Iterable[str] = ())
         "beside": [kind + name for kind in generated for name in beside],
         "boundary": f"{iam}*:policy{POLICY_PATH}{spec.policy_prefix}-boundary",
         "detachable": policies + groups,
+        "found": [
+            f"{arn}cloudformation:{spec.region}:*:stack/{spec.name}-access/*",
+            f"{arn}eks:{spec.region}:*:cluster/{spec.cluster_name}",
+        ],
         "functions": _arns(spec, templates, "", "lambda:function"),
         "groups": groups,
         "interfaces": f"{arn}ec2:*:*:network-interface/*",
@@ -313,12 +317,17 @@ def boundary(spec: ClusterSpec, templates: Templates) -> list[dict[str, Any]]:
                 actions.add(action)
                 arns.add(arn)
     everywhere = merged[json.dumps({}), "*"][0]
-    # To save length, all of EC2's and FSx's Describe actions, except those that show user data
+    # To save length, all Describe actions of EC2, EFS and FSx, except those that show user data
     # (WRITTEN).
-    for prefix in ("ec2:Describe", "fsx:Describe"):
+    for prefix in ("ec2:Describe", "elasticfilesystem:Describe", "fsx:Describe"):
         if reads := {action for action in everywhere if action.startswith(prefix)}:
             everywhere.difference_update(reads)
             everywhere.add(f"{prefix}*")
+    everywhere -= {
+        action
+        for action in everywhere
+        if any(action != pattern and fnmatchcase(action, pattern) for pattern in everywhere)
+    }
     boundary_: list[dict[str, Any]] = _fill_in(spec, templates)["never"]
     for (conditions_text, _), (actions, arns) in sorted(merged.items()):
         widest = {

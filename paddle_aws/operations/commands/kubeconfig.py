@@ -31,7 +31,10 @@ def kubeconfig(
     ] = None,
     team: Annotated[
         Team | None,
-        typer.Option(help="Self-managed cluster: whose kubeconfig. Default: operator."),
+        typer.Option(
+            help="Whose rights in the cluster. Default: your own, if cluster.yaml names you; else "
+            "operator."
+        ),
     ] = None,
     tunnel: Annotated[
         bool,
@@ -47,13 +50,14 @@ def kubeconfig(
     """Write the deployed cluster into the kubeconfig, as `aws eks update-kubeconfig` does, and make
     it the current one.
 
-    Other entries stay. For EKS it writes no credential: the aws CLI gives a token for each use. The
-    credential of a self-managed cluster comes from Secrets Manager; only you can read the file.
+    Other entries stay. For EKS it writes no credential: the aws CLI gives a token for each use, of
+    the team's role, which you must be allowed to take. The credential of a self-managed cluster
+    comes from Secrets Manager; only you can read the file.
 
     To reach a private endpoint, use --tunnel, which stays open until Ctrl-C, and work in another
     terminal.
 
-    Example: paddle-aws kubeconfig --alias paddle
+    Example: paddle-aws kubeconfig --team trainer
 
     Example: paddle-aws kubeconfig --tunnel
     """
@@ -88,14 +92,9 @@ def _entry(spec: ClusterSpec, team: Team | None) -> tuple[Entry, bool]:
     if spec.cluster.self_managed:
         entry = team_secret.team_entry(spec.name, spec.region, team or "operator")
         return entry, bool(spec.cluster.public_access_from)
-    if team is not None:
-        raise BadInput(
-            f"--team is {team}: on EKS the role that you have taken decides; leave it out "
-            "(docs/people.md)"
-        )
     if shutil.which("aws") is None:
         say("the aws CLI is not on PATH, and gives kubectl and paddle-aws their tokens: install it")
-    return eks.entry(spec.cluster_name, spec.region)
+    return eks.entry(spec, team)
 
 
 def _hold_tunnel(spec: ClusterSpec, entry: Entry, path: Path, alias: str | None, port: int) -> None:

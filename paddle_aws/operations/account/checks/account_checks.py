@@ -7,6 +7,7 @@ nothing. Quota codes are Service Quotas' own.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from typing import Any
 
 import yaml
 
+from paddle_aws.operations.account.access.eks import admits, is_same_principal
 from paddle_aws.operations.account.aws import list_all
 from paddle_aws.operations.account.check import Check, Findings, State
 from paddle_aws.operations.account.cluster_account import BROKEN, ClusterAccount
@@ -261,14 +263,17 @@ class AccountChecks(ClusterAccount):
         iam, arn, refused = self.client("iam"), self.identity["Arn"], False
         if arn.endswith(":root"):
             yield (
-                "warning",
-                "you are the account's root: everything is allowed; work as a role instead "
-                "(docs/people.md)",
+                "problem",
+                "these credentials are the account's root, which may take no role, neither cdk's "
+                "nor the operator's: log in as a user or a role (docs/people.md)",
             )
             return
+        partition, account = arn.split(":")[1], self.identity["Account"]
+        operator = self._operator_role(f"arn:{partition}:iam::{account}:role")
+        knows = is_same_principal(arn, operator) or admits(self.spec, arn)
         if match := re.fullmatch(r"arn:(aws[a-z-]*):sts::(\d+):assumed-role/([^/]+)/.+", arn):
             arn = iam.get_role(RoleName=match[3])["Role"]["Arn"]
-        for need in _needs(self.spec, arn.split(":")[1], self.identity["Account"]):
+        for need in _needs(self.spec, partition, account, None if knows else operator):
             if denied := _denied_actions(iam, arn, need):
                 refused = True
                 state: State = "problem" if need.get("vital") else "warning"
@@ -279,6 +284,17 @@ class AccountChecks(ClusterAccount):
                 )
         if not refused:
             yield "ok", f"{arn} may take cdk's roles and deploy, and reach the cluster afterwards"
+
+    def _operator_role(self, roles: str) -> str:
+        """Returns the role of the deployed stacks, or one of its name as none is known: AWS ends
+        the name with letters of its own.
+        """
+        from botocore.exceptions import ClientError
+
+        with contextlib.suppress(ClientError):
+            if role := self.outputs.get("OperatorRoleArn"):
+                return role
+        return f"{roles}/{self.spec.name}-access-PeopleOperatorRoleAbCdEf"
 
     def stacks(self) -> Findings:
         if not self.deployed_stacks:
@@ -441,11 +457,14 @@ def used_services(spec: ClusterSpec) -> list[str]:
     return list(dict.fromkeys(used))
 
 
-def _needs(spec: ClusterSpec, partition: str, account: str) -> Iterator[dict[str, Any]]:
+def _needs(
+    spec: ClusterSpec, partition: str, account: str, operator: str | None
+) -> Iterator[dict[str, Any]]:
     """Yields the permissions in account_checks.yaml that a cluster needs: actions, resources, and
-    what they are needed for.
+    what they are needed for. `operator`: the role to take; None: the cluster knows the caller.
     """
     holds = {"always": True, spec.cluster.kind: True}
+    holds["takes role"] = operator is not None and not spec.cluster.self_managed
     holds |= {"tunnel": spec.cluster.has_tunnel, "key": bool(spec.key.existing_arn)}
     values = {
         "partition": partition,
@@ -455,6 +474,7 @@ def _needs(spec: ClusterSpec, partition: str, account: str) -> Iterator[dict[str
         "qualifier": spec.qualifier,
     }
     values |= {"cluster": spec.cluster_name, "key": spec.key.existing_arn or ""}
+    values["operator"] = operator or ""
     for need in _data()["permissions"]:
         if holds.get(need.get("when", "always")):
             yield need | {
