@@ -127,8 +127,8 @@ class NodeGroup(Settings):
     `volume.kind: host-path`.
     """
     auto_repair: bool | None = None
-    """Replace nodes that fail; unset: true for managed groups. EC2's checks decide in self-managed
-    groups.
+    """Replace nodes that fail; unset: true for managed groups without `gpu`. EC2's checks decide in
+    self-managed groups.
     """
     ssh: Ssh | None = None
     """SSH, beside Session Manager; unset: none."""
@@ -159,6 +159,20 @@ class NodeGroup(Settings):
                 True,
                 "allowed with {here}kind managed only; an Auto Scaling group checks on its own",
             )
+        elif self.auto_repair and self.gpu:
+            # aws/eks-node-monitoring-agent: its DCGM tolerates no taint, and EKS replaces a node
+            # whose GPUs it has not seen for ten minutes.
+            yield Refused(
+                "auto_repair",
+                True,
+                "allowed without {here}gpu only: EKS would replace each of these nodes after ten "
+                "minutes, because its agent sees no GPU behind their taint",
+            )
+
+    @property
+    def repairs(self) -> bool:
+        """Whether EKS replaces nodes that fail."""
+        return self.kind == "managed" and not self.gpu and self.auto_repair is not False
 
     @property
     def shape(self) -> NodeShape:

@@ -75,7 +75,6 @@ class NodesStack(PlatformStack):
         versions = platform.addon_versions
         props = props_of(group, platform.storage.file_system, platform.access.node_volume_key)
         if group.kind == "managed":
-            repair = group.auto_repair is not False
             version: dict[str, Any] = {
                 "kubernetes_version": settings.version,
                 "release_version": versions.get(AMI_TYPES[group.gpu]),
@@ -89,7 +88,7 @@ class NodesStack(PlatformStack):
                 cluster=cluster,
                 vpc=platform.network.vpc,
                 role=self._role,
-                auto_repair=repair,
+                auto_repair=group.repairs,
                 **version,
                 **props,
             )
@@ -122,12 +121,9 @@ class NodesStack(PlatformStack):
             addons.append(EfsDriver(self, "EfsDriver", cluster=cluster, version=efs).resource)
         if spec.metrics_server:
             addons.append(plain("metrics-server"))
-        if not spec.auto and any(
-            group.kind == "managed" and group.auto_repair is not False
-            for group in spec.nodes.values()
-        ):
-            # Auto repair acts on what this agent reports: kernel, network, disk and GPU faults,
-            # besides a silent kubelet.
+        if not spec.auto and any(group.repairs for group in spec.nodes.values()):
+            # Auto repair acts on what this agent reports: kernel, network and disk faults, besides
+            # a silent kubelet.
             addons.append(plain("eks-node-monitoring-agent"))
         if spec.node_metrics:
             logs = ContainerLogs(
