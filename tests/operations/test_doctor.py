@@ -98,10 +98,10 @@ def test_the_driver_of_the_nodes_fits_the_cuda_of_the_image(
         "CreationTime": "2026-11-21T00:00:00Z",
     }
     aws_api.answer("cloudformation", "DescribeStacks", {"Stacks": [stack]})
-    for name, capacity in (("cpu", {}), ("gpu", {} if driver is None else {"nvidia.com/gpu": "1"})):
-        labels = (
-            {"nvidia.com/cuda.driver-version.major": driver} if driver and name == "gpu" else {}
-        )
+    shown = {} if driver in (None, "none") else {"nvidia.com/gpu": "1"}
+    ours = {} if driver is None else {"paddle-aws/gpu": "true"}
+    ours |= {"nvidia.com/cuda.driver-version.major": driver} if driver else {}
+    for name, capacity, labels in (("cpu", {}, {}), ("gpu", shown, ours)):
         metadata = {"name": name, "labels": labels}
         api.put(
             {
@@ -136,7 +136,7 @@ def test_without_an_account_nothing_is_well(
     # Several checks that say the same share one line.
     (same,) = [line for line in done.out.splitlines() if "not checked: " + words in line]
     assert (
-        "(protection, load balancers, network"
+        "(protection, members, load balancers, network"
         if destroy
         else "(zones, instance types, quotas: vCPUs"
     ) in same
@@ -189,15 +189,17 @@ def test_what_the_caller_may_not_is_named(run: Run, aws_api: AwsApi) -> None:
     advice = "take the operator's role, or join its group (docs/people.md)"
     simulated(aws_api, "file-publishing", "secretsmanager:GetSecretValue", apart=True)
     role = "arn:aws:iam::000000000000:role/cdk-tutorial-file-publishing-role-000000000000-us-west-2"
-    secret = "arn:aws:secretsmanager:us-west-2:000000000000:secret:tutorial/kubeconfig/operator-*"
+    secret = (
+        "arn:aws:secretsmanager:us-west-2:000000000000:secret:tutorial/kubeconfig/operator-AbCdEf"
+    )
     assert read_findings(run, OWN)["permissions"] == [
         {
             "problem": f"{USER} may not sts:AssumeRole on {role}, needed to deploy with cdk's "
             f"roles: {advice}"
         },
         {
-            "warning": f"{USER} may not secretsmanager:GetSecretValue on {secret}, needed to run "
-            f"`paddle-aws kubeconfig`: {advice}"
+            "warning": f"{USER} may not secretsmanager:GetSecretValue on {secret}, needed "
+            f"to run `paddle-aws kubeconfig`: {advice}"
         },
     ]
     simulated(aws_api, "sts:AssumeRole")
@@ -362,6 +364,22 @@ def check_doctor_before_a_destroy(run: Run, deployed: Cloud, vpc_id: str) -> Non
         in done.out
     )
     ec2.delete_security_group(GroupId=foreign)
+    # Who joined a group, as docs/people.md says, keeps IAM from deleting it.
+    iam = deployed.client("iam")
+    [group] = [
+        group["GroupName"]
+        for group in iam.list_groups()["Groups"]
+        if "PeopleTrainer" in group["GroupName"]
+    ]
+    iam.create_user(UserName="ada")
+    iam.add_user_to_group(GroupName=group, UserName="ada")
+    command = f"aws iam remove-user-from-group --group-name {group} --user-name ada"
+    done = run("doctor", "--destroy", str(CONFIG))
+    assert done.code == 1 and f"ada is in {group}, which IAM then keeps: {command}" in done.out
+    done = run("leftovers", str(CONFIG))
+    assert done.code == 0 and command in done.out
+    iam.remove_user_from_group(GroupName=group, UserName="ada")
+    iam.delete_user(UserName="ada")
 
 
 def read_leftovers(done: Done) -> dict[str, dict[str, str]]:

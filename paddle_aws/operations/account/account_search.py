@@ -21,6 +21,7 @@ import yaml
 from paddle_aws.operations.account.aws import client, list_all
 from paddle_aws.operations.account.cluster_account import BROKEN, belongs_to_cluster
 from paddle_aws.operations.account.encrypted import list_encrypted
+from paddle_aws.operations.account.group_members import list_members
 from paddle_aws.operations.errors import Unreachable, translate_errors
 from paddle_aws.stacks.cluster_spec import ClusterSpec
 
@@ -59,6 +60,11 @@ def search(spec: ClusterSpec) -> tuple[list[Leftover], dict[str, list[str]]]:
                     leftovers.setdefault((left.service, left.id), left)
         except Unreachable as error:
             unasked.setdefault(str(error), []).append(row["what"])
+    try:
+        with translate_errors():
+            leftovers |= {(left.service, left.id): left for left in asked.find_members()}
+    except Unreachable as error:
+        unasked.setdefault(str(error), []).append("members of groups")
     return sorted(
         leftovers.values(), key=lambda left: (bool(left.expected), left.service, left.id)
     ), unasked
@@ -110,6 +116,19 @@ class _Search:
                     yield from self._describe_tagged(id, owners or [])
                 else:
                     yield self._describe(more.get("arn", service), kind, id, "", *owners or ())
+
+    def find_members(self) -> Iterator[Leftover]:
+        """Finds the users at whom a destroy of the stacks' groups stops."""
+        for member in list_members(self._client, self._states):
+            stack, group, user = member
+            state = self._states[stack]
+            yield Leftover(
+                "iam",
+                f"user {user} in group {group}",
+                member.command,
+                "" if state in BROKEN else "`cdk destroy` stops at a group with members",
+                f"{stack} is {state}" if state in BROKEN else "",
+            )
 
     def _describe(self, service: str, kind: str, id: str, arn: str = "", *more: str) -> Leftover:
         """`more`: what else may identify the owner, such as AWS's own tags, or the machine that the

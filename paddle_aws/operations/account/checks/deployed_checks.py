@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from constructs_lib.ec2.node_shape import GPU_LABEL
 from constructs_lib.storage.stack_policy import KEPT
 from k8s_charts.deployed import ClusterOutputs
 from paddle_aws.operations.account import setup_documents
@@ -20,6 +21,7 @@ from paddle_aws.operations.account.aws import list_all
 from paddle_aws.operations.account.check import Check, Findings, State
 from paddle_aws.operations.account.checks.version_checks import VersionChecks, refused_step
 from paddle_aws.operations.account.cluster_account import ClusterAccount
+from paddle_aws.operations.account.group_members import list_members
 from paddle_aws.operations.cluster.cluster_api import ClusterApi
 from paddle_aws.operations.errors import BadInput, Failed
 from paddle_aws.operations.options import IMAGE_FILE
@@ -113,6 +115,7 @@ class DeployedChecks:
                 "protection",
                 partial(_obstacles, self.protection, "no stack is protected from deletion"),
             ),
+            ("members", partial(_obstacles, self.members, "nobody is in the stacks' groups")),
             *(
                 (row["name"], partial(_obstacles, partial(self.list_in_vpc, row), row["none"]))
                 for row in rows
@@ -273,10 +276,21 @@ class DeployedChecks:
         nodes = [
             node
             for node in ClusterApi().items("/api/v1/nodes")
-            if GPU in node["status"].get("capacity", ())
+            if node["metadata"].get("labels", {}).get(GPU_LABEL) == "true"
+            or GPU in node["status"].get("capacity", ())
         ]
         if not nodes:
             yield "ok", f"no GPU node is there now: {later}"
+        blind = [node for node in nodes if node["status"].get("capacity", {}).get(GPU, "0") == "0"]
+        if blind:
+            names = ", ".join(sorted(node["metadata"]["name"] for node in blind))
+            yield (
+                "problem",
+                f"{len(blind)} of {len(nodes)} GPU nodes show no GPU, so no pod gets one "
+                f"({names}): wait some minutes if they are new, then `kubectl -n kube-system logs "
+                "daemonset/nvidia-device-plugin` says why",
+            )
+        nodes = [node for node in nodes if node not in blind]
         for driver in sorted(
             {node["metadata"].get("labels", {}).get(DRIVER, "") for node in nodes}
         ):
@@ -332,6 +346,11 @@ class DeployedChecks:
         for stack in self._account.deployed_stacks:
             if stack.get("EnableTerminationProtection"):
                 yield f"{stack['StackName']} is protected: {unlock} {stack['StackName']}"
+
+    def members(self) -> Iterator[str]:
+        names = [stack["StackName"] for stack in self._account.deployed_stacks]
+        for member in list_members(self._client, names):
+            yield f"{member.user} is in {member.group}, which IAM then keeps: {member.command}"
 
     def list_in_vpc(self, row: dict[str, Any]) -> Iterator[str]:
         """Yields the things of one kind in deployed_checks.yaml."""
