@@ -12,7 +12,6 @@ from typing import Any
 
 import yaml
 
-from constructs_lib.ec2.node_shape import GPU_LABEL
 from constructs_lib.storage.stack_policy import KEPT
 from k8s_charts.deployed import ClusterOutputs
 from paddle_aws.operations.account import setup_documents
@@ -52,6 +51,8 @@ TAG: dict[str, tuple[State, str]] = {
 """Findings by the status of the tag that a budget counts by; the status is empty if AWS does not
 know the tag.
 """
+GPU_LABEL = "paddle-aws/gpu"
+"""The label of the nodes of a group with `gpu`."""
 DRIVER, DRIVERS = "nvidia.com/cuda.driver-version.major", {11: 450, 12: 525, 13: 580}
 """GPU feature discovery's node label, and the oldest driver for each CUDA version, from NVIDIA's
 compatibility page.
