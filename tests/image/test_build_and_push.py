@@ -166,11 +166,11 @@ def test_requirements_longer_than_an_argument_need_no_image(machine: Machine) ->
     assert done.exit_code == 2 and "or use `environment: built`" in done.stderr
 
 
-@pytest.mark.parametrize("row", WRITTEN["does not fit"], ids=lambda row: row["pip"])
+@pytest.mark.parametrize("row", WRITTEN["does not fit"], ids=lambda row: row["build"])
 def test_packages_that_do_not_fit(machine: Machine, row: dict[str, Any]) -> None:
     machine.install("docker")
     (machine.folder / "job.yaml").write_text(JOB)
-    machine.set("PIP_SAYS", row["pip"])
+    machine.set("PIP_SAYS", row["build"])
     done = machine.run("build", "--job", "job.yaml")
     assert done.exit_code == row.get("code", 2) and re.fullmatch(row["says"] + "\n", done.stderr)
 

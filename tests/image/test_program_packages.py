@@ -1,4 +1,4 @@
-"""What a program requires, resolved for real by pip against an environment with Paddle: packages of
+"""What a program requires, resolved for real by uv against an environment with Paddle: packages of
 a few hundred bytes stand in for the real ones, and no index is asked.
 """
 
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from paddle_node.requirements import install
 
 from k8s_charts.spec import TrainingJob
 from paddle_aws.operations.errors import BadInput
@@ -59,9 +60,12 @@ class Project:
         (folder / "trainer_image").symlink_to(interpreter.PROJECT / "trainer_image")
         image = folder / ".venv-image"
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", image], check=True)
-        pip = [sys.executable, "-m", "pip", "--python", str(image / "bin/python"), "install", "-q"]
-        subprocess.run([*pip, "paddlepaddle", "numpy<2"], check=True)
-        subprocess.run([*pip, "--target", str(image / "agent"), "xxhash==4.0.0"], check=True)
+        into = ["install", "--python", str(image / "bin/python")]
+        assert install.run([*into, "paddlepaddle", "numpy<2"], print)[0] == 0
+        agent = ["--target", str(image / "agent"), "xxhash==4.0.0"]
+        assert install.run([*into, *agent], print)[0] == 0
+        (image / "agent/bin").mkdir(exist_ok=True)
+        (image / "agent/bin/uv").symlink_to(install.find_uv())
 
     def python_with(self, *requirements: str, **more: object) -> Path:
         settings = {
@@ -125,30 +129,18 @@ def test_a_program_gets_its_own_versions_and_the_agent_keeps_its(project: Projec
 @pytest.mark.parametrize(
     ("requirements", "says"),
     [
-        (
-            ["trainer", "strict"],
-            "program.requirements do not fit together: strict 3.0 needs dill>=2 and datasets 4.5 "
-            "(for trainer) needs dill<2; ask for other versions of these in program.requirements",
-        ),
-        (
-            ["newest"],
-            "program.requirements do not fit together: newest 3.0 needs numpy>=2 and the image "
-            "(Paddle 2.6) needs numpy<2; ask for another version of newest, or set another "
-            '`paddle`: "2.6", "3.3"',
-        ),
-        (
-            ["formers", "numpy==2.4.0"],
-            "program.requirements do not fit together: program.requirements needs numpy==2.4.0 and",
-        ),
+        (["trainer", "strict"], ("datasets", "dill<2", "strict", "dill>=2", "change one of them")),
+        (["newest"], ("newest depend on numpy>=2", "numpy<2", "set another `paddle` than 2.6")),
+        (["formers", "numpy==2.4.0"], ("numpy==2.4.0", "(the image's Paddle 2.6 needs numpy<2)")),
     ],
-    ids=lambda row: " ".join(row) if isinstance(row, list) else "",
+    ids=lambda row: row[0],
 )
 def test_a_conflict_names_both_sides_and_the_remedy(
-    project: Project, requirements: list[str], says: str
+    project: Project, requirements: list[str], says: tuple[str, ...]
 ) -> None:
-    with pytest.raises(BadInput) as refused:
+    with pytest.raises(BadInput, match="do not fit together: ") as refused:
         project.python_with(*requirements)
-    assert str(refused.value).startswith(says)
+    assert [part for part in says if part not in str(refused.value)] == []
 
 
 def test_a_rehearsal_has_the_password_of_the_same_index_and_keeps_its_rule(
@@ -163,5 +155,5 @@ def test_a_rehearsal_has_the_password_of_the_same_index_and_keeps_its_rule(
         monkeypatch.setenv("PIP_INDEX_URL", f"http://bob:s3cret@{host}/simple")
         address = f"http://{host}/files/thief-1.0.tar.gz"
         wheel(project.wheels, "door", "1.0", f"thief @ {address}")
-        with pytest.raises(BadInput, match="bring thief, which is no wheel: with "):
+        with pytest.raises(BadInput, match="Package `thief` was included as a URL"):
             project.python_with("door", index={"url": f"http://{host}/simple", "secret": "mine"})

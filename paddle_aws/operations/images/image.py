@@ -7,13 +7,13 @@ part of the image: it reads the deployed stacks' outputs and talks to AWS.
 
 import base64
 import json
+import re
 import subprocess
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from paddle_node.requirements import conflicts
 
 from k8s_charts import deployed as chosen
 from k8s_charts.deployed import read_outputs
@@ -145,11 +145,9 @@ def _derive(runtime: ContainerRuntime, job: TrainingJob, base: str) -> None:
         runtime.build(PROJECT, DOCKERFILE.with_suffix(".program"), tag, arguments, notes.append)
     except Failed:
         output = "".join(notes)
-        if sentence := (
-            conflicts.explain_conflict(output, job.chosen_paddle)
-            or reasons.first_sentence("install", output, "")
-            or conflicts.explain_fault(output)
-        ):
+        if refused := re.findall(r"environment: (program\.requirements .*)", output):
+            raise BadInput(refused[-1]) from None
+        if sentence := reasons.first_sentence("install", output, ""):
             raise BadInput(sentence) from None
         raise
     typer.echo(f"built {tag}: {base} with the program's requirements")

@@ -32,7 +32,7 @@ from paddle_settings.file import cache_path
 
 PROJECT = Path(__file__).parents[3]
 _AGENT = "requirements-agent.lock"
-LOCKED = ("--require-hashes", "--no-deps", "--requirement")
+LOCKED = ("--require-hashes", "--no-deps", "--requirements")
 Say = Callable[[str], object]
 UNUSED_AFTER = 30 * 86_400.0
 """Seconds without use after which an environment leaves the cache."""
@@ -112,7 +112,7 @@ def archive(job: TrainingJob, project: Path = PROJECT, say: Say = lambda text: N
         environ = {
             "HOME": name,
             "TMPDIR": name,
-            **pip_variables(),
+            **index_variables(),
             **_index_variables(job.program.index),
             "PATH": f"{python}:/usr/local/bin:/usr/bin:/bin",
             Variable.ROOT: name,
@@ -150,28 +150,35 @@ def lay_limits(job: TrainingJob, project: Path, root: Path) -> None:
         shutil.copyfile(file, target)
 
 
-def pip_variables() -> dict[str, str]:
-    """Returns what pip reads on this machine: its settings, cache, proxies and passwords."""
+def index_variables() -> dict[str, str]:
+    """Returns what pip and uv read on this machine: their settings, proxies and passwords, and uv's
+    cache.
+    """
     proxies = {"http_proxy", "https_proxy", "no_proxy", "all_proxy", "ssl_cert_file"}
     files = {
         "PIP_CONFIG_FILE": (".config/pip/pip.conf", ".pip/pip.conf"),
+        "UV_CONFIG_FILE": (".config/uv/uv.toml",),
         "NETRC": (".netrc",),
-        "PIP_CACHE_DIR": (".cache/pip",),
     }
-    return {
-        variable: str(Path.home() / name)
-        for variable, names in files.items()
-        for name in names
-        if (Path.home() / name).exists()
-    } | {
-        name: value
-        for name, value in os.environ.items()
-        if name.startswith("PIP_") or name.lower() in proxies or name == "NETRC"
-    }
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "uv")
+    return (
+        {"UV_CACHE_DIR": str(cache)}
+        | {
+            variable: str(Path.home() / name)
+            for variable, names in files.items()
+            for name in names
+            if (Path.home() / name).exists()
+        }
+        | {
+            name: value
+            for name, value in os.environ.items()
+            if name.startswith(("PIP_", "UV_")) or name.lower() in proxies or name == "NETRC"
+        }
+    )
 
 
 def _index_variables(index: PackageIndex | None) -> dict[str, str]:
-    """Returns the settings that the Job's pip gets, not all of this machine's pip; only the
+    """Returns the settings that the Job gets in place of this machine's; only the
     password of the same index is added.
     """
     if index is None:
@@ -246,25 +253,30 @@ def _image(paddle: str, project: Path, say: Say) -> Path:
     environment, lock = _place_of_paddle(paddle, project), project / LOCKS[paddle]
     if paddle == "2.6":
         return environment
-    # This project's own pip, whose release is locked.
-    pip: list[str | Path] = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python"]
     with _lock_folder(environment):
         if not (environment / ".complete").exists():
             shutil.rmtree(environment, ignore_errors=True)
             _remove_unused(environment)
             python = project / ".venv-image" / "bin" / "python"
             _run([python, "-m", "venv", "--without-pip", environment])
-            locked: list[str | Path] = [*pip, environment / "bin" / "python", "install"]
+            into: list[str | Path] = [
+                "install",
+                "--compile-bytecode",
+                "--python",
+                environment / "bin" / "python",
+            ]
             agent: list[str | Path] = [
                 "--target",
                 environment / AGENT_PACKAGES,
                 *LOCKED,
                 lock.parent / _AGENT,
             ]
-            for words in ([*locked, *agent], [*locked, *LOCKED, lock]):
-                code, errors = install.run(words, say)
+            for words in ([*into, *agent], [*into, *LOCKED, lock]):
+                code, _, messages = install.run(words, say)
                 if code:
-                    raise Failed(f"Paddle could not be installed: {errors.strip()[-1000:]}")
+                    raise Failed(f"Paddle could not be installed: {messages.strip()[-1000:]}")
+            # Its byte code, which pods do not write.
+            _run([environment / "bin" / "python", "-c", "import paddle"])
             (environment / ".complete").touch()
     return environment
 

@@ -5,16 +5,17 @@ Code of package authors (a setup.py) runs here, so the pod has no credentials an
 the volume. An environment that is there already ends the Job at once.
 """
 
+import compileall
 import contextlib
 import ctypes
 import importlib.machinery
 import importlib.metadata
-import importlib.util
+import json
 import os
 import re
 import signal
-import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,32 +25,11 @@ from paddle_node import contract
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.environment import Reader
 from paddle_node.failure import BadSetting, Failure
-from paddle_node.requirements import archive, conflicts, install, refusals
+from paddle_node.requirements import archive, faults, install, refusals
 from paddle_node.retry import disk_full, retry
 
-_UNREACHABLE = re.compile(
-    r"Temporary failure in name resolution|Connection refused|Network is unreachable"
-    r"|[Rr]ead timed out|ConnectTimeoutError|NewConnectionError|NameResolutionError"
-    r"|Max retries exceeded|Connection broken|HTTP error 5\d\d|5\d\d Server Error"
-)
-_ABSENT = re.compile(
-    r"\(from versions: none\)\s+ERROR: No matching distribution found for ([A-Za-z0-9][\w.-]*)"
-)
-_REFUSED = re.compile(
-    r"^Could not fetch URL [^\n]*?(?:too many (\d{3}) error responses"
-    r"|: (\d{3}) (?:Client|Server) Error|(confirming the ssl certificate)|(connection error))",
-    re.MULTILINE,
-)
-"""Why `pip index versions -vv` got no page of a package."""
-_NO_PROCESSES = f"""
-def refuse(event, _):
-    if event == "subprocess.Popen":
-        raise PermissionError("{conflicts.WHEELS_ALONE}")
-
-sys.addaudithook(refuse)
-"""
-"""For pip's own process, which runs nobody else's code: it builds in processes of its own."""
-_PASSING = re.compile(r"5\d\d|408|429")
+_NEEDED_BY_PADDLE = ("numpy", "protobuf", "pillow")
+"""Of these wheels alone: uv would build an old numpy for minutes, in vain."""
 _PR_SET_CHILD_SUBREAPER = 36
 """prctl(2): adopt orphaned descendants, as PID 1 does."""
 
@@ -81,6 +61,23 @@ def main(environ: Mapping[str, str] = os.environ) -> int:
     return code
 
 
+def bake(requirements: str) -> int:
+    """Installs the packages of a file into this Python's own environment, as the build of an image
+    does. Returns the exit code; if it is not 0, the last line on stderr is one sentence.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        scratch, read = Path(name), Reader(os.environ)
+        try:
+            chosen = resolve(
+                Path(requirements).read_text().split("\n"), scratch, read, os.environ, _say
+            )
+            install_chosen(chosen, Path(sys.executable), scratch, read, os.environ, _say)
+            return ExitCode.DONE
+        except Failure as failure:
+            print(f"environment: {failure.sentence}", file=sys.stderr, flush=True)
+            return failure.code
+
+
 def _end_process(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
@@ -110,12 +107,8 @@ def build(environ: Mapping[str, str], say: Callable[[str], None]) -> None:
     )
 
 
-def _links(place: Path) -> dict[Path, Path]:
-    """Returns where the empty environment leads to the image."""
-    folders = (place, place / "bin")
-    return {
-        file: file.readlink() for path in folders for file in path.iterdir() if file.is_symlink()
-    }
+def _files(place: Path) -> set[Path]:
+    return {file for file in place.rglob("*") if file.is_symlink() or not file.is_dir()}
 
 
 def _install(
@@ -124,57 +117,95 @@ def _install(
     """Installs the requirements in an empty environment, within the limits of the image's Paddle,
     which stays as it is. Returns the files and the packages that were added.
     """
-    requirements = _requirements(environ)
-    hashed = any("--hash=" in line for line in requirements)
-    paddle = _paddle()
-    lines = place.with_name("requirements.txt")
-    # With Paddle among them, its own requirements count, too; a file with hashes is complete.
-    lines.write_text("\n".join([*([] if hashed or not paddle else [paddle]), *requirements]) + "\n")
-    # Of what Paddle needs, wheels alone: pip would build an old numpy for minutes, in vain.
-    wheels_alone = environ.get("PIP_ONLY_BINARY") or "numpy,protobuf,pillow"
-    options = ["--requirement", str(lines), f"--only-binary={wheels_alone}"]
-    if wheels := read.text(Variable.WHEELS, ""):
-        options += ["--no-index", "--find-links", str(contract.path(wheels, environ))]
-    for limits in _limits(environ, contract.CONSTRAINTS):
-        options += ["--constraint", limits]
-    pip = _pip(place)
-
-    def run(*more: str) -> None:
-        archive.make(place)
-        if wheels_alone == ":all:":
-            # pip does not apply that to a package that another one names by its address.
-            hook = Path(*_packages(place), "no_processes.pth")
-            hook.write_text(f"import sys; exec({_NO_PROCESSES!r})\n")
-        links = _links(place)
-        inside = ["--python", str(place / "bin" / "python"), "install"]
-        _run(pip, [*inside, *options, *more], environ, paddle, say)
-        for link in links.items() - _links(place).items():
+    chosen = resolve(_requirements(environ), place.parent, read, environ, say)
+    archive.make(place)
+    before = _files(place)
+    links = {file: file.readlink() for file in before if file.is_symlink()}
+    install_chosen(chosen, place / "bin" / "python", place.parent, read, environ, say)
+    for file, target in links.items():
+        if not file.is_symlink() or file.readlink() != target:
             raise BadSetting(
-                f"program.requirements change {link[0].relative_to(place)}, which is the image's: "
+                f"program.requirements change {file.relative_to(place)}, which is the image's: "
                 "leave the package out that does"
             )
-
-    run()
-    if limits := _missing_limits(place, environ):
-        # The environment's Python would run what was just installed (*.pth) beside the password of
-        # the index: this run begins with an empty one.
-        run("--constraint", limits)
-    lines.unlink()
     added = list(importlib.metadata.distributions(path=_packages(place)))
     _keep_paddle(place, added)
-    files = {os.path.relpath(file.locate(), place) for dist in added for file in dist.files or ()}
     return (
-        [name for name in files if _is_there(place / name)],
+        sorted(str(file.relative_to(place)) for file in _files(place) - before),
         sorted(f"{package.metadata['Name']}=={package.version}" for package in added),
     )
 
 
-def _is_there(file: Path) -> bool:
-    """Whether a listed file exists: some packages list folders, too, or missing files."""
-    try:
-        return file.exists() and not file.is_dir()
-    except OSError:  # A name that is too long for any disk.
-        return False
+def resolve(
+    requirements: Sequence[str],
+    scratch: Path,
+    read: Reader,
+    environ: Mapping[str, str],
+    say: Callable[[str], None],
+) -> list[str]:
+    """Returns the requirements of what the image lacks, each with its version or address, and its
+    hashes if there are any. Nothing is installed yet. Raises Failure.
+    """
+    hashed = any("--hash=" in line for line in requirements)
+    paddle = _paddle()
+    lines = scratch / "requirements.txt"
+    # With Paddle among them, its own requirements count, too; a file with hashes is complete.
+    lines.write_text("\n".join([*([] if hashed or not paddle else [paddle]), *requirements]) + "\n")
+    words: list[str | Path] = [
+        "install",
+        "--dry-run",
+        "--output-format",
+        "json",
+        "--requirements",
+        lines,
+    ]
+    # uv sees no packages of an environment below another one: it is asked about the image's own.
+    words += ["--break-system-packages", "--python", _image_python()]
+    for limits in _limits(environ, contract.CONSTRAINTS):
+        words += ["--constraints", limits]
+    if hashed:
+        words += ["--require-hashes"]
+
+    def choose(*more: str) -> dict[str, str]:
+        answer = json.loads(_run([*words, *more], scratch, read, environ, paddle, say))
+        changes = [change for change in answer["changes"] if change["action"] != "uninstalled"]
+        return {_normal(change["name"]): change["version"] for change in changes}
+
+    chosen = choose()
+    if limits := _missing_limits(chosen, environ):
+        chosen = choose("--constraints", limits)
+    lines.unlink()
+    given = {_normal(line): line for line in requirements}
+    return [
+        given[name]
+        if hashed or "@" in given.get(name, "").partition(";")[0]
+        else f"{name}=={version}"
+        for name, version in chosen.items()
+    ]
+
+
+def install_chosen(
+    chosen: Sequence[str],
+    python: Path,
+    scratch: Path,
+    read: Reader,
+    environ: Mapping[str, str],
+    say: Callable[[str], None],
+) -> None:
+    """Installs what `resolve` chose, with byte code. Raises Failure."""
+    lines = scratch / "chosen.txt"
+    lines.write_text("".join(f"{line}\n" for line in chosen))
+    words: list[str | Path] = [
+        "install",
+        "--no-deps",
+        "--requirements",
+        lines,
+    ]
+    _run([*words, "--python", python], scratch, read, environ, _paddle(), say)
+    lines.unlink()
+    # By this Python: uv would run the new one's (*.pth) beside the password of the index.
+    for folder in _packages(python.parents[1]):
+        compileall.compile_dir(folder, quiet=2, workers=0)
 
 
 def _requirements(environ: Mapping[str, str]) -> list[str]:
@@ -187,19 +218,16 @@ def _requirements(environ: Mapping[str, str]) -> list[str]:
         ) from None
 
 
-def _missing_limits(place: Path, environ: Mapping[str, str]) -> str:
-    """Returns the file with the limits beside numpy 1.x, if the installed packages have to keep
-    them, and the image's own do not include them.
+def _missing_limits(chosen: Mapping[str, str], environ: Mapping[str, str]) -> str:
+    """Returns the file with the limits beside numpy 1.x, if the chosen packages have to keep them,
+    and the image's own do not include them.
     """
-    path = _packages(place)
-    if not next(_versions([*path, *sys.path], "numpy"), "").startswith("1."):
-        return ""
+    numpy = chosen.get("numpy") or next(_versions("numpy"), "")
     constraints = [Path(file).read_text() for file in _limits(environ, contract.CONSTRAINTS)]
-    for limits in _limits(environ, contract.NUMPY1):
+    for limits in _limits(environ, contract.NUMPY1) if numpy.startswith("1.") else ():
         limited = re.findall(r"(?m)^[A-Za-z0-9][\w.-]*", Path(limits).read_text())
-        if not any(Path(limits).name in text for text in constraints) and any(
-            list(_versions(path, name)) for name in limited
-        ):
+        included = any(Path(limits).name in text for text in constraints)
+        if not included and chosen.keys() & set(map(_normal, limited)):
             return limits
     return ""
 
@@ -242,9 +270,9 @@ def _normal(requirement: str | None) -> str:
     return re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", requirement or "", maxsplit=1)[0]).lower()
 
 
-def _versions(path: list[str], name: str) -> Iterator[str]:
+def _versions(name: str) -> Iterator[str]:
     """Yields the versions of a package in the order in which Python would find them."""
-    for package in importlib.metadata.distributions(name=name, path=path):
+    for package in importlib.metadata.distributions(name=name):
         yield package.version
 
 
@@ -261,86 +289,46 @@ def _paddle() -> str:
     return ""
 
 
-def _pip(place: Path) -> list[str]:
-    python = sys.executable
-    if importlib.util.find_spec("pip") is None:
-        separate = place.with_name("pip")
-        subprocess.run([sys.executable, "-m", "venv", str(separate)], check=True)
-        python = str(separate / "bin" / "python")
-    return [python, "-m", "pip", "--disable-pip-version-check", "--no-input"]
+def _image_python() -> str:
+    """Returns the Python whose own packages are Paddle's: this one, or that of a base image with
+    Paddle, which this environment sees.
+    """
+    for package in importlib.metadata.distributions():
+        if (package.metadata["Name"] or "").lower().startswith("paddlepaddle"):
+            inside = Path(str(package.locate_file(""))).resolve().is_relative_to(sys.prefix)
+            return sys.executable if inside else str(Path(sys.base_prefix, "bin", "python3"))
+    return sys.executable
 
 
 def _run(
-    pip: Sequence[str],
-    words: Sequence[str],
+    words: Sequence[str | Path],
+    scratch: Path,
+    read: Reader,
     environ: Mapping[str, str],
     paddle: str,
     say: Callable[[str], None],
-) -> None:
-    """Runs pip. Raises Failure with the one sentence that a user can act on."""
-    no_cache = {} if "PIP_CACHE_DIR" in environ else {"PIP_NO_CACHE_DIR": "1"}
-    variables = {**environ, **no_cache}
+) -> str:
+    """Runs uv, and returns its output. Raises Failure with the one sentence that a user can act
+    on.
+    """
+    options: list[str | Path] = []
+    for name in _NEEDED_BY_PADDLE if "PIP_ONLY_BINARY" not in environ else ():
+        options += ["--only-binary", name]
+    if wheels := read.text(Variable.WHEELS, ""):
+        options += ["--no-index", "--find-links", contract.path(wheels, environ)]
+    variables = {"UV_CACHE_DIR": str(scratch / "uv-cache"), **environ}
     try:
-        code, errors = install.run([*pip, *words], say, environ=variables)
+        code, output, messages = install.run([*words, *options], say, variables)
     finally:
         _end_orphans()
     if code == 0:
-        return
+        return output
     if password := environ.get("PIP_INDEX_URL", "").rpartition("@")[0].rpartition("//")[2]:
-        errors = errors.replace(password, "****")
-    print(errors, file=sys.stderr, flush=True)
-    pip_errors = conflicts.extract_pip_errors(errors)
-    with contextlib.suppress(IndexError):
-        paddle = re.findall(r"==(\d+\.\d+)", paddle)[0]
-    if sentence := conflicts.explain_conflict(pip_errors, paddle):
-        raise BadSetting(sentence)
-    if "No space left on device" in pip_errors or "Disk quota exceeded" in pip_errors:
-        raise BadSetting(
-            "the pod's scratch has no room for program.requirements: raise data_resources.scratch"
-        )
-    if match := _UNREACHABLE.search(pip_errors):
-        raise _index_failure(f"pip says {match[0]}")
-    if absent := _ABSENT.search(pip_errors):
-        _ask(pip, absent[1], variables)
-    raise BadSetting(conflicts.explain_fault(errors) or f"pip says {conflicts.last_line(errors)}")
-
-
-def _index_failure(why: str) -> Failure:
-    return Failure(
-        ExitCode.SOURCE_UNREACHABLE,
-        f"the package index cannot be reached ({why}): another try may help; program.index and "
-        "program.wheels name other places",
-    )
-
-
-def _ask(pip: Sequence[str], package: str, environ: Mapping[str, str]) -> None:
-    """Asks the index once more for a package that pip did not find, which it says also of an index
-    that is down or refuses. Raises Failure for such an index.
-    """
-    done = subprocess.run(
-        [*pip, "index", "versions", "-vv", package],
-        env={**environ, "PIP_RETRIES": "0"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-    )
-    for *codes, certificate, connection in _REFUSED.findall(done.stdout):
-        code = "".join(codes)
-        if connection or _PASSING.fullmatch(code):
-            raise _index_failure(f"it answers {code}" if code else "connection error")
-        if code in ("401", "403", "407"):
-            raise BadSetting(
-                f"the package index answers {code} for {package}: check the user and password in "
-                "the Secret of program.index.secret; a rehearsal has them from your own "
-                "PIP_INDEX_URL or ~/.netrc"
-            )
-        if certificate:
-            raise BadSetting(
-                "the package index has a certificate that the image does not trust: set an `image` "
-                "that trusts its authority, or another program.index"
-            )
+        messages = messages.replace(password, "****")
+    print(messages, file=sys.stderr, flush=True)
+    texts = [Path(file).read_text() for file in _limits(environ, contract.CONSTRAINTS)]
+    limits = re.findall(r"(?m)^(?!paddlepaddle)[a-z][\w.-]*[<>=!~][^\s#]*", "\n".join(texts))
+    raise faults.explain(messages, paddle, limits)
 
 
 def _end_orphans() -> None:

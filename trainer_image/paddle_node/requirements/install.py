@@ -1,44 +1,57 @@
-"""Runs pip, and says what it installs, how far it is and how long that takes.
+"""Runs uv with what pip's configuration says of indexes, links, certificates and constraints, and
+tells every few seconds what it does.
 
 Standard library only: make runs this file before anything else is installed:
 
-    python trainer_image/paddle_node/requirements/install.py NAME PYTHON [PIP'S OPTIONS ...]
+    python trainer_image/paddle_node/requirements/install.py NAME install|compile [OPTIONS ...]
 """
 
-import re
+import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from configparser import Error, RawConfigParser
 from pathlib import Path
 
 REPORT_INTERVAL = 5.0
 """Seconds between two reports."""
-CONFLICT = "The conflict is caused by:"
-"""The line of pip's output that begins the list of who asks for what."""
-_DOING = re.compile(r"\s*((?:Collecting|Downloading|Using cached|Building|Installing) .{,60})")
+_RETRIES, _TIMEOUT = "5", "60"
+"""Of one request to an index; the seconds are those without a byte."""
+
+
+def find_uv() -> str:
+    """Returns uv's path: that of this Python's environment, of the image's agent, or of PATH.
+    Raises FileNotFoundError.
+    """
+    for folder in (Path(sys.prefix, "bin"), Path(sys.prefix, "agent", "bin")):
+        if (folder / "uv").is_file():
+            return str(folder / "uv")
+    if (found := shutil.which("uv")) is None:
+        raise FileNotFoundError(2, "uv is not installed", "uv")
+    return found
 
 
 def run(
-    command: Sequence[str | Path],
+    words: Sequence[str | Path],
     say: Callable[[str], object],
-    environ: Mapping[str, str] | None = None,
-) -> tuple[int, str]:
-    """Runs pip, without `--quiet`. `say` gets a report every few seconds. Returns pip's exit code
-    and what it wrote to stderr; in front of that, who asked for what if there is a conflict, or
-    else the package that it took up last.
+    environ: Mapping[str, str] = os.environ,
+) -> tuple[int, str, str]:
+    """Runs `uv pip` with these words. `say` gets a report every few seconds. Returns uv's exit
+    code, its output and its messages.
     """
-    began, packages, doing = time.monotonic(), 0, "resolving"
-    lines, conflicting = list[str](), False
-    with tempfile.TemporaryFile("w+") as errors:
+    began, doing, messages = time.monotonic(), "resolving", list[str]()
+    options, variables = translate(environ, locked="--require-hashes" in words)
+    with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(
-            [*command, "--progress-bar", "off"],
+            [find_uv(), "pip", *words, *options],
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            env=environ,
+            stdout=output,
+            stderr=subprocess.PIPE,
+            env={**environ, **variables},
             text=True,
             errors="replace",
         )
@@ -46,19 +59,14 @@ def run(
 
         def report() -> None:
             while not ended.wait(REPORT_INTERVAL):
-                say(f"{packages} packages, {time.monotonic() - began:.0f} s: {doing}")
+                say(f"{time.monotonic() - began:.0f} s: {doing}")
 
         reporter = threading.Thread(target=report, daemon=True)
         reporter.start()
         try:
-            for line in process.stdout or ():
-                if conflicting or line.startswith(CONFLICT):
-                    conflicting = True
-                    lines.append(line)
-                elif "(from " in line:
-                    lines.append(line)
-                if match := _DOING.match(line):
-                    packages, doing = packages + line.startswith("Collecting"), match[1].rstrip()
+            for line in process.stderr or ():
+                messages.append(line)
+                doing = line.strip() or doing
             code = process.wait()
         except BaseException:
             process.kill()
@@ -67,26 +75,104 @@ def run(
             ended.set()
             process.wait()
         reporter.join()
-        errors.seek(0)
-        return code, "".join(lines if conflicting else lines[-1:]) + errors.read()
+        output.seek(0)
+        return code, output.read(), "".join(messages)
+
+
+def translate(
+    environ: Mapping[str, str], *, locked: bool = False
+) -> tuple[list[str], dict[str, str]]:
+    """Returns the options and variables by which uv does what pip's configuration files and PIP_*
+    say; uv's own variables win. `locked`: every package has its hash, beside which uv takes no
+    constraints. Raises SystemExit for a file that pip could not read either.
+    """
+    pip, options = _read_pip(environ), list[str]()
+    for setting, option in (
+        ("find-links", "--find-links"),
+        ("trusted-host", "--allow-insecure-host"),
+        ("constraint", "" if locked else "--constraints"),
+    ):
+        for value in pip.get(setting, "").split() if option else ():
+            options += [option, _expand(value)]
+    for setting in ("only-binary", "no-binary"):
+        for value in pip.get(setting, "").replace(",", " ").split():
+            options += [f"--{setting}", value]
+    if pip.get("no-index", "").lower() in ("1", "true", "yes", "on"):
+        options.append("--no-index")
+    extra = " ".join(pip.get("extra-index-url", "").split())
+    variables = {
+        # Addresses may hold a password, which options would show to everybody on this machine.
+        "UV_DEFAULT_INDEX": pip.get("index-url", ""),
+        "UV_INDEX": extra,
+        # As pip: the best version of all indexes, whichever has it.
+        "UV_INDEX_STRATEGY": "unsafe-best-match" if extra else "",
+        "SSL_CERT_FILE": _expand(pip.get("cert", "")),
+        "SSL_CLIENT_CERT": _expand(pip.get("client-cert", "")),
+        "ALL_PROXY": pip.get("proxy", ""),
+        "UV_HTTP_TIMEOUT": pip.get("timeout") or pip.get("default-timeout", _TIMEOUT),
+        "UV_HTTP_RETRIES": pip.get("retries", _RETRIES),
+        "UV_PYTHON_DOWNLOADS": "never",
+        "UV_NO_PROGRESS": "1",
+    }
+    return options, {
+        name: value for name, value in variables.items() if value and name not in environ
+    }
+
+
+def _expand(path: str) -> str:
+    return str(Path(path).expanduser()) if path.startswith("~") else path
+
+
+def _read_pip(environ: Mapping[str, str]) -> dict[str, str]:
+    """Returns pip's settings for `pip install`, in pip's own order: files of the machine, the user
+    and the environment, PIP_CONFIG_FILE, variables; `[install]` counts more than `[global]`.
+    """
+    home = environ.get("HOME") or str(Path.home())
+    named = environ.get("PIP_CONFIG_FILE", "")
+    folders = (environ.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":")
+    files = [
+        *[f"{folder}/pip/pip.conf" for folder in folders],
+        "/etc/pip.conf",
+        f"{home}/.pip/pip.conf",
+        f"{environ.get('XDG_CONFIG_HOME') or home + '/.config'}/pip/pip.conf",
+        f"{sys.prefix}/pip.conf",
+        *([named] if named else []),
+    ]
+    if named == os.devnull:
+        files = []
+    layers: dict[str, dict[str, str]] = {"global": {}, "install": {}}
+    for file in files:
+        parser = RawConfigParser()
+        try:
+            parser.read(file)
+        except (Error, UnicodeDecodeError) as error:
+            raise SystemExit(f"{file} cannot be read as pip's configuration: {error}") from None
+        for section, layer in layers.items():
+            if parser.has_section(section):
+                layer.update(_name_settings(dict(parser.items(section))))
+    variables = {name[4:]: value for name, value in environ.items() if name.startswith("PIP_")}
+    return {**layers["global"], **layers["install"], **_name_settings(variables)}
+
+
+def _name_settings(items: Mapping[str, str]) -> dict[str, str]:
+    """Returns pip's names of settings and their values, without the empty ones, as pip."""
+    return {name.lower().replace("_", "-"): value for name, value in items.items() if value}
 
 
 def main() -> int:
-    """Installs, with a line at the beginning and the end, and on a terminal more in between."""
-    what, python, *options = sys.argv[1:]
+    """Runs uv, with a line at the beginning, every few seconds, and at the end."""
+    what, *words = sys.argv[1:]
     began = time.monotonic()
-    print(f"setup: {what}", flush=True)
 
     def say(text: str) -> None:
-        if sys.stdout.isatty():
-            print(f"setup: {what}: {text}", flush=True)
+        print(f"setup: {what}{text and ': '}{text}", flush=True)
 
-    pip = [python, "-m", "pip", "--disable-pip-version-check", "install"]
-    code, errors = run([*pip, *options], say)
+    say("")
+    code, _, messages = run(words, say)
     if code:
-        sys.stderr.write(errors)
+        sys.stderr.write(messages)
         return code
-    print(f"setup: {what}: ready after {time.monotonic() - began:.0f} s", flush=True)
+    say(f"ready after {time.monotonic() - began:.0f} s")
     return 0
 
 
