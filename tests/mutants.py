@@ -28,7 +28,7 @@ def second_tree() -> Iterator[Path]:
     tree = ROOT / "dist" / "mutants"
     worktree = ["git", "-C", str(ROOT), "worktree"]
     subprocess.run([*worktree, "remove", "--force", tree], capture_output=True, check=False)
-    subprocess.run([*worktree, "add", "--quiet", "--detach", tree], check=True)
+    subprocess.run([*worktree, "add", "--quiet", "--force", "--detach", tree], check=True)
     try:
         for name in ENVIRONMENTS:
             subprocess.run(["cp", "--archive", "--link", ROOT / name, tree / name], check=True)

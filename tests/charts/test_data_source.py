@@ -28,7 +28,8 @@ def only(manifests: list[dict[str, Any]], kind: str, component: str) -> dict[str
     (manifest,) = (
         d
         for d in manifests
-        if d["kind"] == kind and d["metadata"]["labels"]["app.kubernetes.io/component"] == component
+        if d["kind"] == kind
+        and d["metadata"]["labels"].get("app.kubernetes.io/component") == component
     )
     return manifest
 

@@ -12,6 +12,7 @@ pytestmark = pytest.mark.slow
 HERE = Path(__file__).parent
 
 
+@pytest.mark.long
 def test_recommendation_beats_the_mean_rating_and_keeps_the_newest_passes(training_job):
     job = training_job("recommendation", PASSES="4", KEEP_PASSES="2")
     job.split(job.make_sample())
@@ -33,6 +34,7 @@ def test_recommendation_beats_the_mean_rating_and_keeps_the_newest_passes(traini
     assert job.judged() == found
 
 
+@pytest.mark.long
 def test_a_regression_of_two_numbers_and_an_id_beats_the_mean(training_job):
     job = training_job("regression", pods=2, PASSES="20")
     draw = random.Random(1)

@@ -18,7 +18,7 @@ import pytest
 from node_pods import runs
 from training_job import TrainingJob
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 PODS, PASSES, LINES = 2, 3, 6000
 RECORDS = LINES * 9 // 10 // PODS
 IN_A_SAVE = f"""

@@ -71,7 +71,9 @@ def test_sigterm_keeps_the_pass_so_far_and_the_next_run_goes_on_in_its_middle(jo
     ("program", "runtime", "before"),
     [
         ("quick_start", "fleet-ps", "def network():\n"),
-        ("collective", "collective", "        super().__init__()\n"),
+        pytest.param(
+            *("collective", "collective", "        super().__init__()\n"), marks=pytest.mark.long
+        ),
     ],
 )
 def test_sigterm_while_an_attempt_starts_ends_it_everywhere_at_once(

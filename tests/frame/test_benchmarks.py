@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.long]
 ROOT = Path(__file__).parents[2]
 SMALL = {
     "board": "--ranks 2",
@@ -27,6 +26,8 @@ def test_each_benchmark_is_here() -> None:
     assert set(SMALL) == {file.stem for file in (ROOT / "benchmarks").glob("*.py")}
 
 
+@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", SMALL)
 def test_a_benchmark_runs(name: str) -> None:
     program = [sys.executable, ROOT / f"benchmarks/{name}.py", *SMALL[name].split()]

@@ -69,13 +69,13 @@ class JobController(KubernetesApi):
         """Runs the inspection pod's own command, in the folder of `volume` that it mounts."""
         (container,) = pod["spec"]["containers"]
         (mount,) = container["volumeMounts"]
-        folder, token, _ = container["args"]
+        folder, token_digest, _ = container["args"]
         assert self.volume is not None and folder == mount["mountPath"]
         command = [
             sys.executable,
             *container["command"][1:],
             str(self.volume / mount["subPath"]),
-            token,
+            token_digest,
             "0",
         ]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

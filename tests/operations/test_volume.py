@@ -518,4 +518,6 @@ def test_the_inspection_pod_is_harmless_and_sees_the_jobs_own_folder_alone() -> 
             spec["securityContext"]["runAsNonRoot"] is True
             and spec["securityContext"]["seccompProfile"]
         )
+        # Each program with a pod-list's token may read this description.
+        assert "token" not in json.dumps(pod["spec"]["containers"][0]["args"])
         assert spec["activeDeadlineSeconds"] == 4 * 3600 and spec["restartPolicy"] == "Never"

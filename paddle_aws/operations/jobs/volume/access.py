@@ -7,6 +7,7 @@ describes the volume.
 """
 
 import copy
+import hashlib
 import json
 import secrets
 import time
@@ -241,7 +242,8 @@ def inspection_pod(job_template: Object, job: str, name: str, token: str, write:
             "-c",
             here.with_name("server.py").read_text(encoding="utf-8"),
         ],
-        "args": [mount["mountPath"], token, str(PORT)],
+        # Whoever may read the pod's description must not learn the token.
+        "args": [mount["mountPath"], hashlib.sha256(token.encode()).hexdigest(), str(PORT)],
         "volumeMounts": [{**mount, "readOnly": not write}],
     }
     # This pod, too, may have to make the job's folder; where the data job's source is does not

@@ -223,7 +223,8 @@ class Handler(BaseHTTPRequestHandler):
     """Handles one request."""
 
     folder: Folder
-    token: str
+    token_digest: str
+    """SHA-256 of the token, in hex: the pod's description shows it to all who may list pods."""
     asked = time.monotonic()
 
     def log_message(self, format: str, *args: object) -> None:
@@ -236,7 +237,7 @@ class Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         try:
             if METHODS.get(action) != self.command or not secrets.compare_digest(
-                token.encode(), self.token.encode()
+                hashlib.sha256(token.encode()).hexdigest(), self.token_digest
             ):
                 raise FileNotFoundError(errno.ENOENT, "no such thing", action)
             arguments: dict[str, Any] = {"body": body} if action == "write" else {}
@@ -259,8 +260,8 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def main() -> None:
-    """Arguments: the job's folder, the token, the port."""
-    Handler.folder, Handler.token = Folder(Path(sys.argv[1])), sys.argv[2]
+    """Arguments: the job's folder, the token's digest, the port."""
+    Handler.folder, Handler.token_digest = Folder(Path(sys.argv[1])), sys.argv[2]
     server = ThreadingHTTPServer(("", int(sys.argv[3])), Handler)
     print(f"listening on {server.server_address[1]}", flush=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
