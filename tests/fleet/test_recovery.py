@@ -106,6 +106,7 @@ def test_sigterm_while_an_attempt_starts_ends_it_everywhere_at_once(
     job.end_with()
 
 
+@pytest.mark.long
 def test_a_pserver_that_hangs_is_named_fails_the_probe_of_its_own_pod_alone_and_ends_the_attempt(
     job,
 ):

@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from paddle_node.volume.job_folder import JobFolder
@@ -16,13 +15,9 @@ pytestmark = pytest.mark.slow
 PROJECT = Path(__file__).parents[2]
 
 
-def one_daily(folder: str) -> list[Any]:
-    """Returns a folder's job files, of which all but the first are long."""
-    first, *others = sorted((PROJECT / folder).glob("*.yaml"))
-    return [first, *(pytest.param(file, marks=pytest.mark.long) for file in others)]
-
-
-TUTORIALS, PADDLE_JOBS = one_daily("examples/tutorials"), one_daily("examples/paddlejob")
+FIRST, *OTHERS = sorted((PROJECT / "examples/paddlejob").glob("*.yaml"))
+PADDLE_JOBS = [FIRST, *(pytest.param(file, marks=pytest.mark.long) for file in OTHERS)]
+TUTORIALS = sorted((PROJECT / "examples/tutorials").glob("*.yaml"))
 PREPARED = "examples/recommendation stands in for them"
 
 
@@ -41,6 +36,7 @@ def samples() -> None:
             subprocess.run([sys.executable, file.with_name("make_sample.py"), file], check=True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("file", TUTORIALS, ids=lambda file: file.stem)
 def test_a_tutorials_job_trains_ten_passes_in_pods_that_find_each_other_by_list(
     tmp_path: Path, file: Path

@@ -176,6 +176,7 @@ def on_aws(make_clone, tmp_path: Path) -> Iterator[Shell]:
         yield Shell(clone, tmp_path / "home", **cloud.environment, **stand_ins, **docker)
 
 
+@pytest.mark.long
 def test_those_for_aws(on_aws: Shell) -> None:
     deploy, submit, back, costs, without_eks = blocks("On AWS", "sh")
     on_aws.run(deploy)
