@@ -137,6 +137,12 @@ class Platform(Protocol):
         """Versions by add-on, and of node images by EKS's AMI type."""
 
 
+def fix_flags(scope: Construct) -> None:
+    """Gives a construct without children, and all below it, the flags of `FLAGS`."""
+    for flag, value in FLAGS.items():
+        scope.node.set_context(flag, value)
+
+
 class OwnBootstrap(DefaultStackSynthesizer):
     """Deploys a stack by the bootstrap of this qualifier; no other stack inherits it."""
 
@@ -185,8 +191,8 @@ class PlatformStack(Stack):
             if policies
             else None,
         )
-        for flag, value in FLAGS.items():
-            self.node.set_context(flag, value)
+        if not self.node.children:
+            fix_flags(self)
         stacks = _deployed.setdefault(self.node.root, {})
         other = stacks.setdefault((self.account, self.region, name), self.node.path)
         if other != self.node.path:

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from aws_cdk import CfnOutput, IStackSynthesizer, Stack, Token
+from aws_cdk import CfnOutput, DefaultStackSynthesizer, IStackSynthesizer, Stack, Token
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
@@ -30,6 +30,7 @@ from paddle_aws.stacks.part import (
     Platform,
     PlatformStack,
     StoragePart,
+    fix_flags,
 )
 from paddle_aws.stacks.storage import StorageStack, storage_outputs
 from paddle_settings.errors import SettingError
@@ -110,6 +111,7 @@ class TrainingPlatform(Construct):
         self.spec, self._locks = spec, locks
         self.stack_scope = stacks_in or self
         self.outputs: dict[str, CfnOutput] = {}
+        fix_flags(self)
         self.synthesizer = self._synthesizer()
         self.access: AccessPart = access(self) if callable(access) else access
         self.network: NetworkPart = network(self) if callable(network) else network
@@ -201,15 +203,16 @@ class TrainingPlatform(Construct):
             )
         # Only a stack shows which synthesizer the app gives by default.
         self.node.set_context(QUALIFIER, spec.qualifier)
-        probe = Stack(self, "Probe").synthesizer.bootstrap_qualifier
+        probe = Stack(self, "Probe").synthesizer
         self.node.try_remove_child("Probe")
-        if probe == spec.qualifier:
+        qualifier = probe.bootstrap_qualifier
+        if type(probe) is DefaultStackSynthesizer and qualifier == spec.qualifier:
             return OwnBootstrap(spec.qualifier)
         # jsii gives Python no qualifier of a synthesizer that Python made.
-        theirs = probe or "unknown here"
-        if not chosen or probe:
+        if not chosen or qualifier not in (None, spec.qualifier):
+            theirs = f"qualifier {qualifier or 'unknown here'}"
             raise SettingError(
-                f"the app has a default_stack_synthesizer (qualifier {theirs}), and cluster "
+                f"the app has a default_stack_synthesizer of its own ({theirs}), and cluster "
                 f"{spec.name} would deploy by qualifier {spec.qualifier}: name the app's in "
                 "cluster.yaml as bootstrap_qualifier"
             )

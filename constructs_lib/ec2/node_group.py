@@ -4,6 +4,7 @@ in common.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
+from functools import cached_property
 from typing import Protocol, TypedDict, Unpack
 
 import jsii
@@ -40,7 +41,7 @@ from constructs_lib.metrics import AUTO_SCALING, MetricOptions, metric
 from constructs_lib.rules import Violation, refuse_text
 from constructs_lib.storage.file_system import MountableFileSystem
 from constructs_lib.storage.key_policy import allow_use
-from constructs_lib.subnets import choose_subnets, zones_of
+from constructs_lib.subnets import choose_subnets, warn_of_isolation, zones_of
 from constructs_lib.validation import drop_token, drop_tokens, is_token, refuse
 
 
@@ -118,6 +119,8 @@ class NodeGroup(Construct):
     group_name: str
     launch_template: ec2.LaunchTemplate
     role: iam.IRole
+    _calls = "eks"
+    """Which of the services in subnets.SERVICES the nodes call."""
 
     def __init__(
         self,
@@ -201,11 +204,12 @@ class NodeGroup(Construct):
             self._violations(managed=managed, image=image),
             {**names, "availability_zones": "vpc_subnets"},
         )
+        warn_of_isolation(self, self._vpc, self._subnets, self._calls)
 
     @property
     def _zones(self) -> int | None:
         """How many zones the nodes are in; None: only the deploy knows."""
-        zones = zones_of(choose_subnets(self._vpc, self._props.get("vpc_subnets")).subnets or ())
+        zones = zones_of(self._subnets)
         return None if zones is None else len(zones)
 
     def _mount_files(self, kubelet: str) -> dict[str, str]:
@@ -218,12 +222,13 @@ class NodeGroup(Construct):
         assert file_system is not None, "mount_file_system without a file system is refused above"
         return mount_files(file_system, folder, kubelet)
 
+    @cached_property
+    def _subnets(self) -> Sequence[ec2.ISubnet]:
+        return choose_subnets(self._vpc, self._props.get("vpc_subnets")).subnets or ()
+
     @property
     def _subnet_ids(self) -> list[str]:
-        return [
-            subnet.subnet_id
-            for subnet in choose_subnets(self._vpc, self._props.get("vpc_subnets")).subnets or ()
-        ]
+        return [subnet.subnet_id for subnet in self._subnets]
 
     def _template(
         self,

@@ -108,6 +108,8 @@ class K3sNodeGroup(NodeGroup):
             parallel_image_pull is refused.
     """
 
+    _calls = "self-managed"
+
     def __init__(
         self,
         scope: Construct,

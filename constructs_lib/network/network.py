@@ -2,10 +2,8 @@
 endpoints and flow logs.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_network
-from pathlib import Path
 from typing import TypedDict, Unpack
 
 import jsii
@@ -15,6 +13,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
+from constructs_lib import subnets
 from constructs_lib.acknowledged import acknowledge
 from constructs_lib.addresses import SHARED, refuse_public_range
 from constructs_lib.rules import Violation, duplicates, nat_count, refuse_text
@@ -29,14 +28,11 @@ from constructs_lib.validation import (
     refuse,
 )
 
-_TABLE: dict[str, dict[str, str]] = json.loads(
-    Path(__file__).with_name("endpoint_services.json").read_text(encoding="utf-8")
-)
-SERVICES = _TABLE["eks"]
+SERVICES = subnets.SERVICES["eks"]
 """What EKS's documentation on private clusters requires, and what the EFS driver, Session Manager
 and CloudWatch's agent call.
 """
-SELF_MANAGED_SERVICES = _TABLE["self-managed"]
+SELF_MANAGED_SERVICES = subnets.SERVICES["self-managed"]
 """Services that the machines of a self-managed cluster call, including those for secrets and for
 the signal that a machine is ready.
 """

@@ -11,10 +11,12 @@ from aws_cdk import App, DefaultStackSynthesizer, Environment, Stack, Stage
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_route53 as route53
+from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from aws_cdk.assertions import Template
 
 from constructs_lib.eks.cluster import TrainingCluster
+from constructs_lib.people.team import Team
 from constructs_lib.storage.file_system import MountableFileSystem, SharedFileSystem
 from paddle_aws.stacks.build import build
 from paddle_aws.stacks.cluster_spec import ClusterSpec
@@ -122,6 +124,43 @@ def test_an_organizations_bootstrap_is_named_in_the_settings_or_refused(
     assert {deployed_by(stack) for stack in stacks} == {"corp"}
     rights = str(next(stack.template for stack in stacks if stack.stack_name == "ml-access"))
     assert "role/cdk-corp-*" in rights and "cdk-ml-" not in rights
+
+
+class OfTheirOwn(DefaultStackSynthesizer):
+    """Another kind of synthesizer, with the qualifier of the cluster's own bootstrap."""
+
+    @property
+    def bootstrap_qualifier(self) -> str:
+        return "ml"
+
+
+def test_a_synthesizer_of_another_kind_is_never_ignored() -> None:
+    """The CDK's AppStagingSynthesizer, too, takes its qualifier from the context."""
+    theirs = App(context=CONTEXT, analytics_reporting=False, default_stack_synthesizer=OfTheirOwn())
+    with pytest.raises(SettingError, match="has a default_stack_synthesizer of its own"):
+        build(theirs, spec())
+
+
+def test_what_is_granted_to_a_team_lies_where_no_cycle_is() -> None:
+    """The platform's bucket, and their own with the platform's key, to the platform's team and to
+    their own.
+    """
+    app = App(context=CONTEXT, analytics_reporting=False)
+    platform = TrainingPlatform(app, "Ml", spec())
+    own = Stack(app, "own", env=Environment(region="us-west-2"))
+    bucket = s3.Bucket(own, "Bucket", encryption_key=platform.access.key)
+    for team in (platform.teams["trainer"], Team(own, "Guests", task="Look at the data")):
+        platform.bucket.grant_read(team)
+        bucket.grant_read(team)
+    granted = {
+        (stack.stack_name, "Guests" in name)
+        for stack in app.synth().stacks
+        for name, resource in stack.template["Resources"].items()
+        if resource["Type"] == "AWS::IAM::ManagedPolicy" and "Granted" in name
+    }
+    assert granted == {
+        ("ml-access", False), ("ml-storage", False), ("own", False), ("own", True)
+    }  # fmt: skip
 
 
 class Archive(StorageStack):

@@ -548,3 +548,38 @@ def test_a_bucket_that_is_kept_from_outside_is_not_emptied(
         RuntimeError, match=r"\[Theirs/Data\] removal_policy: .* set to Retain later"
     ):
         Template.from_stack(stack)
+
+
+def test_a_vpc_that_is_not_looked_up_yet_is_not_judged() -> None:
+    """The first synth has a stand-in, whose subnets have other names."""
+    env = Environment(account="1" * 12, region="us-west-2")
+    stack = Stack(App(analytics_reporting=False), "Theirs", env=env)
+    vpc = ec2.Vpc.from_lookup(stack, "Vpc", vpc_id="vpc-0123456789abcdef0")
+    chosen = ec2.SubnetSelection(subnet_group_name="workload-private")
+    cluster = TrainingCluster(stack, "Cluster", vpc=vpc, vpc_subnets=chosen, cluster_name="theirs")
+    cluster.add_node_group("workers", vpc_subnets=chosen)
+    SharedFileSystem(stack, "Data", vpc=vpc, vpc_subnets=chosen)
+
+
+def test_isolated_nodes_without_endpoints_are_annotated() -> None:
+    app = App(analytics_reporting=False)
+    stack = Stack(app, "Theirs", env=Environment(region="us-west-2"))
+    only = ec2.SubnetConfiguration(name="only", subnet_type=ec2.SubnetType.PRIVATE_ISOLATED)
+    closed = [
+        ec2.Vpc(stack, id, max_azs=2, nat_gateways=0, subnet_configuration=[only])
+        for id in ("Bare", "Reached")
+    ]
+    for vpc in closed:
+        cluster = TrainingCluster(stack, f"{vpc.node.id}Cluster", vpc=vpc, cluster_name="c")
+        cluster.add_node_group("workers")
+    ServiceEndpoints(stack, "Endpoints", vpc=closed[1])
+    closed[1].add_gateway_endpoint("S3", service=ec2.GatewayVpcEndpointAwsService.S3)
+    app.synth()
+    warned = {
+        construct.node.path: str(entry.data)
+        for construct in stack.node.find_all()
+        for entry in construct.node.metadata
+        if "paddle-aws:isolated-subnets" in str(entry.data)
+    }
+    assert list(warned) == ["Theirs/BareCluster/workers"]
+    assert "no endpoint of s3, ec2, eks, eks-auth, ecr.api, " in warned.popitem()[1]
