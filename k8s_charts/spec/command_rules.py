@@ -69,10 +69,11 @@ def command_faults(job: JobSettings, command: tuple[str, ...]) -> Iterator[str]:
     for setting, path in [
         *(("resume", glob) for glob in globs),
         ("progress", job.progress),
-        ("success", job.success),
+        ("success", None if job.success == contract.EXIT_CODE else job.success),
     ]:
         if path is not None and not _OUTPUT.fullmatch(path):
-            yield f"{setting} is {path}: a path below output/ is allowed, without .."
+            more = f", or {contract.EXIT_CODE}" if setting == "success" else ""
+            yield f"{setting} is {path}: a path below output/ is allowed, without ..{more}"
 
 
 def environment_faults(job: JobSettings) -> Iterator[str]:

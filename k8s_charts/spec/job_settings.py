@@ -134,9 +134,11 @@ class JobSettings(Settings):
     the name than before, or, of a fixed name, new content. Default: those of resume.
     """
     success: Annotated[Text | None, Variable.SUCCESS] = Field(default=None, min_length=1)
-    """With command: a file below output/ that each attempt writes when it is done. Default: that it
-    ends with 0 is enough.
+    """With command: a file below output/ that each attempt writes when it is done. Default: that
+    each process that trained ended with 0. exit-code: the command's exit code alone.
     """
+    apart: bool = False
+    """With command: its pods work apart on purpose, each a world of its own."""
     metrics: dict[VariableName, Text] = Field(default_factory=dict)
     """With command: how to read its steps from its output: a pattern (RE2's) with a group around
     the number, by the metric's name, such as loss: 'loss: ([0-9.]+)'. The pattern of step reads the

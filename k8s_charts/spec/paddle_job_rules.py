@@ -75,7 +75,7 @@ def _paths_for_agents(job: JobSettings) -> Iterator[str]:
         ),
         ("data.", job.data, ("stage", "shared")),
         ("limits.", job.limits, ("attempts", "peer_deadline_seconds", "stall_seconds")),
-        ("", job, ("processes", "resume", "progress", "success", "metrics", "inputs")),
+        ("", job, ("processes", "resume", "progress", "success", "apart", "metrics", "inputs")),
     )
     for prefix, group, names in groups:
         for name, _ in group.given(*names) if group is not None else ():

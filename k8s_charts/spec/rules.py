@@ -20,7 +20,16 @@ from k8s_charts.spec.job_settings import (
 from k8s_charts.spec.value_types import LABEL_LENGTH
 from paddle_settings.model import check, format_value
 
-_OF_A_COMMAND = ("processes", "recipe", "resume", "progress", "success", "metrics", "inputs")
+_OF_A_COMMAND = (
+    "processes",
+    "recipe",
+    "resume",
+    "progress",
+    "success",
+    "apart",
+    "metrics",
+    "inputs",
+)
 _OF_THE_SPLIT = (
     "prepared",
     "format",

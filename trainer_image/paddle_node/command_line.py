@@ -5,7 +5,7 @@ Standard library and RE2 only: the code that runs in the pods also checks job.ya
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -98,6 +98,50 @@ PADDLEFORMERS = Launcher(
 LAUNCHERS = (PADDLE, TORCH, PADDLEFORMERS)
 
 
+LOCAL_LAUNCHERS = {
+    "accelerate": "accelerate launch",
+    "deepspeed": "deepspeed",
+    "mpirun": "mpirun",
+    "mpiexec": "mpiexec",
+    "horovodrun": "horovodrun",
+}
+"""Programs that start the ranks of one machine, and their names in messages."""
+_SPAWN = re.compile(r"\bmultiprocessing[. ]+spawn\b|\.spawn\(")
+"""In a command line: a process that multiprocessing has spawned; in a script: a call that does."""
+
+
+def name_local_launcher(lines: Iterable[str]) -> str:
+    """Returns the launcher, of those that know one machine, that command lines or lines of a script
+    name; empty: none.
+    """
+    for line in lines:
+        for word in line.split():
+            if (name := PurePosixPath(word).name) in LOCAL_LAUNCHERS:
+                return LOCAL_LAUNCHERS[name]
+        if _SPAWN.search(line):
+            return "spawn"
+    return ""
+
+
+def describe_local(launcher: str) -> str:
+    """Says which line trains on several machines in place of a launcher's."""
+    if launcher == "spawn":
+        return (
+            "paddle.distributed.spawn and torch's know one machine: write `python -m "
+            "paddle.distributed.launch train.py` (or torchrun), and let train.py call the function "
+            "itself that it spawned"
+        )
+    if launcher:
+        return (
+            f"{launcher} knows one machine: write `torchrun train.py` (or `python -m "
+            "paddle.distributed.launch train.py`) in its place, with the program and its arguments"
+        )
+    return (
+        "Write `python -m paddle.distributed.launch train.py` or `torchrun train.py`, and let the "
+        "program call init_parallel_env() or init_process_group()"
+    )
+
+
 def fill(text: str, values: Mapping[str, str], newest: str | None = None) -> str:
     """Fills the placeholders of `text`; `newest` is what `resume` resumes from. Raises ValueError
     for any other placeholder.
@@ -161,7 +205,7 @@ def read(words: Sequence[str], servers: bool = False) -> ParsedCommand:
     """
     start = _start(words)
     wrapper, words = tuple(words[:start]), words[start:]
-    python, module, rest = _python(words)
+    python, module, rest = split_python(words)
     folder = "" if python or "/" not in words[0] else str(PurePosixPath(words[0]).parent)
     launcher = _launcher(module, "" if module or not rest else rest[0])
     if launcher is None:
@@ -215,7 +259,7 @@ def _is_python(word: str) -> bool:
     return _PYTHON.fullmatch(PurePosixPath(word).name) is not None
 
 
-def _python(words: Sequence[str]) -> tuple[tuple[str, ...], str, list[str]]:
+def split_python(words: Sequence[str]) -> tuple[tuple[str, ...], str, list[str]]:
     """Returns the words of a Python interpreter, if the line begins with one, the module that it
     runs, and what follows: the module's arguments, or the script and its own.
     """
@@ -254,7 +298,7 @@ def script(words: Sequence[str]) -> str:
     if not words:
         return ""
     program = read(words).program
-    python, module, rest = _python(program[_start(program) :])
+    python, module, rest = split_python(program[_start(program) :])
     named = bool(python) and not module and bool(rest) and rest[0].endswith(".py")
     return rest[0] if named and not _BRACES.search(rest[0]) else ""
 

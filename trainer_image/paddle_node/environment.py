@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from paddle_node import command_line, contract
-from paddle_node.contract import Bounds, Variable
+from paddle_node.contract import EXIT_CODE, Bounds, Variable
 from paddle_node.failure import BadSetting
 from paddle_node.local_disk import LocalDisk
 from paddle_node.volume.job_folder import JobFolder
@@ -206,6 +206,13 @@ class UserCommand:
     success: str = setting(Reader.text, Variable.SUCCESS, "")
     templates: str = setting(Reader.text, Variable.TEMPLATES, "")
     metrics: Mapping[str, str] = setting(Reader.texts, Variable.METRICS)
+    apart: str = setting(Reader.text, Variable.APART, "")
+    """Not empty: the pods work apart on purpose."""
+
+    @property
+    def success_file(self) -> str:
+        """The file that says that the command is done; empty: none."""
+        return "" if self.success == EXIT_CODE else self.success
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -314,6 +314,7 @@ class Agent:
                 group.silent,
                 group.ended,
                 self._terminated,
+                group.doubt,
             )
         self._client.send(message)
 

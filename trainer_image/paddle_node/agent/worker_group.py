@@ -6,25 +6,30 @@ rendezvous server once. A standby process belongs to no attempt and outlives the
 
 import asyncio
 import contextlib
+import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from enum import Enum
 from functools import partial
 
 from paddle_node import background
-from paddle_node.agent import limits, world
+from paddle_node.agent import limits, process_table, ranks, world
 from paddle_node.agent.output import say_as_agent
+from paddle_node.agent.ranks import Python, Ranks
 from paddle_node.agent.workers import Worker, Workers
 from paddle_node.background import Tasks
-from paddle_node.contract import FAIL_JOB, ExitCode
+from paddle_node.contract import FAIL_JOB, ExitCode, Variable
 from paddle_node.environment import PodEnvironment
 from paddle_node.failure import Failure
 from paddle_node.rendezvous import messages as m
 from paddle_node.rendezvous.policy import NOT_ITS_FAULT
 from paddle_node.runtimes import Process, Runtime
 
+MOST_NAMED = 5
+"""Processes that one sentence names."""
 SERVER_PROBE = 0.05
 """Seconds between two tries to connect to a pserver of this pod."""
 ASK_SERVER = 5.0
@@ -35,12 +40,13 @@ FULL = 10.0
 """The attempt ends after so many seconds without a free process id. The health probe would find
 none either, and the kubelet would kill the pod.
 """
-SHORT = 1.0
-"""Seconds at a command's start in which missing connections are not reported."""
-LOOK_AT_WORLD = 0.25
-"""Seconds between two looks at what the command's processes were started with, at first; later
-`ASK_SERVER`.
+LOOK = 0.25
+"""Seconds between two looks at a command's processes, in its first `YOUNG` seconds, and while the
+pods have not met; later `ASK_SERVER`.
 """
+YOUNG = 60.0
+AFTER_RANKS = 1.0
+"""Seconds for a script to end after its ranks were told to stop, and have ended."""
 AFTER_LEAVE = 2.0
 """Seconds by which the message that all trainers leave may lag behind the end of a pserver that
 noticed it first.
@@ -71,7 +77,12 @@ class WorkerGroup:
         self._tasks = tasks
         self._tell = tell
         self._memory = limits.Memory(pod.environ)
-        self._workers = Workers(lambda worker: self._tasks.spawn(self._describe_end(worker)))
+        self._ranks = Ranks(pod, lambda rank: self._tasks.spawn(self._check_alone()))
+        self._alone = False
+        """Whether this pod was found to train alone."""
+        self._workers = Workers(
+            lambda worker: self._tasks.spawn(self._describe_end(worker)), self._ranks.note_exit
+        )
         self.reap = self._workers.reap  # For workers whose signal was missed.
         self._processes: Sequence[Process] = ()
         self._running: list[Worker] = []
@@ -82,12 +93,10 @@ class WorkerGroup:
         self.gone = True
         self.serving = self.silent = False
         self.ended: m.Ended = ""
+        self.doubt = ""
+        """What went wrong beside the training that is done."""
         self.leaving = False
         """Every trainer of the job is leaving: a pserver may end."""
-        self._alone_since = 0.0
-        """Since when no process of a command has been seen to be connected to another pod; 0: one
-        has, or nobody needs to know.
-        """
         self._room = time.monotonic()
         """When this process could last start a thread."""
 
@@ -133,21 +142,23 @@ class WorkerGroup:
         the pservers of all pods start when `serve` is called.
         """
         self._pod = pod
+        self._ranks.begin(pod, addresses)
+        witness = {Variable.WITNESS.value: str(self._ranks.folder)}
+        processes = [
+            replace(process, environ={**process.environ, **witness}) if process.judged else process
+            for process in processes
+        ]
         self.attempt, self._processes, self._running = attempt, processes, []
         self.state = State.RUNNING
         self.gone = self.serving = self.silent = self.leaving = False
-        self.ended = ""
+        self.ended, self.doubt, self._alone = "", "", False
         self._memory.mark()
         for process in processes:
             if not process.waits_for_servers:
                 self._launch(process)
         self._watching = [self._tasks.spawn(self._watch_servers())]
-        self._alone_since = 0.0
-        if any(process.world for process in processes):
-            # Peers come to trainer 0, which may connect to nobody itself.
-            self._alone_since = time.monotonic() if pod.trainer_id else 0.0
-            peers = {*addresses} - {addresses[pod.trainer_id]}
-            self._watching.append(self._tasks.spawn(self._watch_world(peers)))
+        if any(process.judged or process.world for process in processes):
+            self._watching.append(self._tasks.spawn(self._watch_processes()))
 
     def look_for_room(self) -> None:
         """Reports the attempt as lost if its workers leave no process id in this pod. Call it every
@@ -181,11 +192,14 @@ class WorkerGroup:
                     self._launch(process)
 
     def stop(self) -> None:
-        """Sends the trainers SIGTERM: they may save, then end."""
+        """Sends SIGTERM to whoever can save, then waits for their end."""
         self.state = State.STOPPING
         trainers = self._workers_of("trainer")
-        for worker in trainers:
-            worker.signal(signal.SIGTERM)
+        if any(worker.process.judged for worker in trainers):
+            self._watching.append(self._tasks.spawn(self._stop_ranks(trainers)))
+        else:
+            for worker in trainers:
+                worker.signal(signal.SIGTERM)
         if not trainers:  # They were to start after the pservers: there is nothing to save.
             self.ended = "stopped"
         self._tell()
@@ -227,6 +241,7 @@ class WorkerGroup:
         await self._workers.end(())
         for worker in self._running:
             await background.call(worker.drain)
+        self._ranks.close()
 
     def _rest(self) -> None:
         self.state = State.WAITING
@@ -291,37 +306,69 @@ class WorkerGroup:
                 )
                 self._tell()
 
-    async def _watch_world(self, peers: set[str]) -> None:
-        """Ends the job if the command's processes form another world than the job's, and says so
-        once if none of them meets another pod. Ends with the attempt.
-        """
-        began = time.monotonic()
-        while True:
-            pids = await background.call(partial(self._workers.list_pids, self._standby))
-            other = await background.call(
-                partial(world.find_other, self._pod, self._processes, pids)
-            )
-            if other or (other := self._world_fault()):
-                self._tell(m.Fatal(ExitCode.BAD_SETTING, other))
-                return
-            if self._alone_since and await background.call(
-                partial(world.is_connected, pids, peers)
-            ):
-                self._alone_since = 0.0
-            young = time.monotonic() - began < world.ALONE
-            if not young:
-                self._say_if_alone()
-            await asyncio.sleep(LOOK_AT_WORLD if young else ASK_SERVER)
+    async def _look(self) -> list[int]:
+        """Looks at the processes of the attempt, and returns their ids."""
+        return await self._ranks.look([worker.pid for worker in self._standby])
 
-    def _say_if_alone(self) -> None:
-        """Says once that no process of this pod has connected to another pod."""
-        since, self._alone_since = self._alone_since, 0.0
-        if since and time.monotonic() - since > SHORT:
-            self._say(
-                "no process of this pod has connected to another pod in "
-                f"{time.monotonic() - since:.0f} s: unless the program means it so, each pod "
-                "trains alone"
+    async def _watch_processes(self) -> None:
+        """Follows the command's processes, and ends the job if they form another world than the
+        job's. Ends with the attempt.
+        """
+        began, judged = time.monotonic(), any(process.world for process in self._processes)
+        while True:
+            pids = await self._look()
+            if judged:
+                other = await background.call(
+                    partial(world.find_other, self._pod, self._processes, pids)
+                )
+                if other or (other := self._world_fault()):
+                    self._tell(m.Fatal(ExitCode.BAD_SETTING, other))
+                    return
+            young = time.monotonic() - began < YOUNG or (judged and not self._ranks.met)
+            await asyncio.sleep(LOOK if young else ASK_SERVER)
+
+    async def _check_alone(self) -> None:
+        """Ends the job if this pod trains, and has never been connected to another pod. Peers come
+        to trainer 0, which may connect to nobody itself.
+        """
+        if not self._pod.trainer_id or not any(process.world for process in self._processes):
+            return
+        attempt = self.attempt
+        if not self._ranks.met:
+            await self._look()
+        if not self._ranks.met and self._ranks.stepped and attempt == self.attempt:
+            self._alone = True
+            lines = [python.words for python in self._ranks.all]
+            self._tell(m.Fatal(ExitCode.BAD_SETTING, world.describe_alone(self._pod, lines)))
+
+    async def _stop_ranks(self, trainers: Sequence[Worker]) -> None:
+        """Sends SIGTERM to each rank once, and to no program around it, which would hand it on;
+        then to what is left. Without a rank, those get it that have started nothing.
+        """
+        told: set[int] = set()
+        while self.state is State.STOPPING:
+            await self._look()
+            entries = await background.call(
+                partial(
+                    process_table.descendants, os.getpid(), [worker.pid for worker in self._standby]
+                )
             )
+            parents = {entry.pid: entry.parent for entry in entries}
+            running = [rank.entry.pid for rank in self._ranks.list_running()]
+            targets = {pid for pid in running if pid in parents}
+            if not targets and not told:
+                targets = parents.keys() - set(parents.values())
+            for pid in list(targets):
+                while (pid := parents.get(pid, 0)) in parents:
+                    targets.discard(pid)
+            if told and not targets & told:
+                await asyncio.sleep(AFTER_RANKS)
+                targets = targets | {worker.pid for worker in trainers if worker.code is None}
+            for pid in targets - told:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGTERM)
+            told |= targets
+            await asyncio.sleep(LOOK)
 
     def _world_fault(self) -> str | None:
         """Returns what is wrong with the world size that a trainer prints."""
@@ -354,11 +401,59 @@ class WorkerGroup:
         if worker.code != 0 and self.state is State.RUNNING:
             self._report_loss(worker)
         elif len(codes) == count and None not in codes:
-            if other := self._world_fault():
-                self._tell(m.Fatal(ExitCode.BAD_SETTING, other))
-            self._say_if_alone()
-            self.ended = "stopped" if any(codes) else "trained"
-            self._tell()
+            self._watching.append(self._tasks.spawn(self._conclude()))
+
+    async def _conclude(self) -> None:
+        """Judges the attempt, whose first processes have ended, once nothing of it trains."""
+        trainers = self._workers_of("trainer")
+        failed: list[Python] = []
+        doubts: list[str] = []
+        if any(worker.process.judged for worker in trainers):
+            said = False
+            while True:
+                await self._look()
+                verdict = self._ranks.judge()
+                if not verdict.waits_for:
+                    break
+                if not said:
+                    said = True
+                    left = ", ".join(verdict.waits_for[:MOST_NAMED])
+                    self._say(f"the command has ended; it left {left} behind, which may train")
+                await asyncio.sleep(LOOK)
+            failed, doubts = verdict.failed, verdict.doubts
+            await self._check_alone()
+            if self._alone:
+                return
+            if self._pod.trainer_id and trainers[0].process.world and not self._ranks.met:
+                doubts.append(world.WORKED_ALONE)
+        if other := self._world_fault():
+            self._tell(m.Fatal(ExitCode.BAD_SETTING, other))
+        if failed and self.state is State.RUNNING and not self._pod.command.success_file:
+            self._report_rank(trainers[0], failed[0])
+            return
+        codes = [worker.code for worker in trainers]
+        self.ended = "stopped" if any(codes) or failed else "trained"
+        doubts = [f"{rank} ended with {ranks.describe_code(rank.code)}" for rank in failed] + doubts
+        self.doubt = "; ".join(doubts[:MOST_NAMED])
+        self._tell()
+
+    def _report_rank(self, worker: Worker, rank: Python) -> None:
+        """Reports a rank that failed below a first process that ended with 0."""
+        killed = rank.code == KILLED
+        what = f"{worker.name} ended with 0, but {rank} ended with {_code(rank.code)}"
+        self._tell(
+            m.Lost(
+                self.attempt,
+                ", ".join(filter(None, (what, self._memory.describe_shortage(killed)))),
+                rank.code or 1,
+                trainer=True,
+                error="" if rank.code in NOT_ITS_FAULT[1:] else rank.error or worker.error,
+                uncaught=rank.uncaught,
+                stepped=rank.stepped or None,
+                ago=time.monotonic() - rank.at,
+                silent=0.0,
+            )
+        )
 
     def _report_loss(self, worker: Worker) -> None:
         if worker.reported:
@@ -405,6 +500,8 @@ async def _answers(address: str, port: int, path: str) -> bool:
 
 
 def _code(code: int | None) -> str:
+    if code is None:
+        return ranks.describe_code(code)
     with contextlib.suppress(ValueError):
         if code is not None and code > 128 and code != ExitCode.TERMINATED:
             return f"{code} ({signal.Signals(code - 128).name})"

@@ -14,11 +14,11 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from paddle_node import background
-from paddle_node.agent import limits
+from paddle_node.agent import limits, process_table
 from paddle_node.agent.output import Log
 from paddle_node.contract import FAIL_JOB, ExitCode
 from paddle_node.environment import ProgramEnvironment
@@ -127,8 +127,16 @@ class Workers:
     worker that ends.
     """
 
-    def __init__(self, on_end: Callable[[Worker], object]) -> None:
+    def __init__(
+        self,
+        on_end: Callable[[Worker], object],
+        on_exit: Callable[[int, int], object] = lambda pid, code: None,
+    ) -> None:
+        """`on_exit` gets the process id and the exit code of each process that is reaped, adopted
+        orphans included.
+        """
         self._on_end = on_end
+        self._on_exit = on_exit
         self._by_pid: dict[int, Worker] = {}
         _prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, self.reap)
@@ -192,25 +200,23 @@ class Workers:
                 return
             if pid == 0:
                 return
+            code = process_table.as_code(status)
+            self._on_exit(pid, code)
             worker = self._by_pid.pop(pid, None)
             if worker is None:
                 continue
-            code = os.waitstatus_to_exitcode(status)
             worker._popen.returncode = code
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(pid, signal.SIGKILL)
-            worker.code, worker.end = code if code >= 0 else 128 - code, time.monotonic()
+            if not worker.process.judged:  # Else what it has started may still train.
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(pid, signal.SIGKILL)
+            worker.code, worker.end = code, time.monotonic()
             worker.ended.set()
             self._on_end(worker)
-
-    def list_pids(self, but: Collection[Worker] = ()) -> list[int]:
-        """Returns the descendants of this process, without some workers and what is below them."""
-        return list(_descendants(os.getpid(), {worker.pid for worker in but}))
 
     def count(self) -> int:
         """Returns how many processes and threads the descendants of this process are."""
         count = 0
-        for pid in self.list_pids():
+        for pid in _descendants():
             with contextlib.suppress(OSError):
                 count += len(list(Path(f"/proc/{pid}/task").iterdir()))
         return count
@@ -223,7 +229,7 @@ class Workers:
         for worker in self._by_pid.values():
             worker.wanted_end = worker.wanted_end or worker.pid not in stay
         deadline, pause = time.monotonic() + END_DEADLINE, 0.005
-        while alive := list(_descendants(os.getpid(), stay)):
+        while alive := _descendants(stay):
             if time.monotonic() > deadline:
                 return [
                     self._by_pid[pid].name if pid in self._by_pid else f"process {pid}"
@@ -254,20 +260,5 @@ def _prepare_child() -> None:
     limits.give_back_open_files()
 
 
-def _descendants(ancestor: int, but: Collection[int]) -> Iterator[int]:
-    """Yields the descendants of a process, except those in `but` and below.
-
-    A zombie counts until it is reaped: if only its main thread has ended, its other threads still
-    hold its ports.
-    """
-    children: dict[int, list[int]] = {}
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                parent = Path(entry.path, "stat").read_text().rpartition(")")[2].split()[1]
-                children.setdefault(int(parent), []).append(int(entry.name))
-    descendants = [ancestor]
-    while descendants:
-        below = [pid for pid in children.get(descendants.pop(), ()) if pid not in but]
-        yield from below
-        descendants += below
+def _descendants(but: Collection[int] = ()) -> list[int]:
+    return [entry.pid for entry in process_table.descendants(os.getpid(), but)]

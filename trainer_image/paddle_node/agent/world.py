@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from paddle_node import command_line
+from paddle_node.agent.process_table import read_list
 from paddle_node.environment import PodEnvironment
 from paddle_node.runtimes import Process
 
@@ -19,8 +20,10 @@ SIZES = ("WORLD_SIZE", "PADDLE_TRAINERS_NUM")
 """Variables in which torchrun, Paddle's launcher and those like them give a rank its world's
 size.
 """
-ALONE = 60.0
-"""Seconds without a connection to another pod after which the log says so."""
+WORKED_ALONE = (
+    "none of its processes was ever connected to another pod, so it worked alone (apart: true says "
+    "that this is meant)"
+)
 _LONGEST = 120
 """Characters of a process's command line in a sentence."""
 _ESTABLISHED = "01"
@@ -50,11 +53,11 @@ def find_other(
     sizes |= {process.environ.get(name, "") for process in processes for name in SIZES}
     for pid in pids:
         with contextlib.suppress(OSError):
-            line = " ".join(words := _read(pid, "cmdline"))[:_LONGEST]
+            line = " ".join(words := read_list(pid, "cmdline"))[:_LONGEST]
             who = f"process {pid} of the command ({line})"
             if flag := _rendezvous_flag(words, pod.trainers):
                 return describe(pod, 0, f"{who} has {flag}")
-            for text in _read(pid, "environ"):
+            for text in read_list(pid, "environ"):
                 name, _, value = text.partition("=")
                 if name in SIZES and value.isdecimal() and value not in sizes:
                     return describe(pod, int(value), f"{who} has {text}")
@@ -78,30 +81,58 @@ def _rendezvous_flag(words: list[str], pods: int) -> str:
     return command_line.contradiction(line.flags, pods) or ""
 
 
-def _read(pid: int, name: str) -> list[str]:
-    content = Path(f"/proc/{pid}/{name}").read_bytes().decode(errors="replace")
-    return content.rstrip("\0").split("\0")
+def describe_alone(pod: PodEnvironment, lines: Iterable[str]) -> str:
+    """Says that this pod trains, and has never been connected to another. `lines` are the command
+    lines of its Pythons.
+    """
+    launcher = command_line.name_local_launcher([" ".join(pod.command.words), *lines])
+    return (
+        f"trainer {pod.trainer_id} trains, and none of its processes has ever been connected to "
+        f"another pod: each of the {pod.trainers} pods would train alone. "
+        f"{command_line.describe_local(launcher)}; apart: true is for pods that work apart on "
+        "purpose"
+    )
 
 
-def is_connected(pids: Collection[int], peers: Collection[str]) -> bool:
-    """Returns whether one of the processes has a TCP connection to one of the addresses."""
-    peer_addresses = {form for peer in peers for form in _forms(peer)}
-    sockets = set()
+def find_connected(
+    pids: Collection[int], addresses: Collection[str], own: str
+) -> tuple[set[int], bool]:
+    """Returns which processes have a TCP connection to one of the job's addresses, and whether any
+    has one to another than `own`. A socket that several share is that of the first: parents come
+    first in `pids`.
+    """
+    here = set(_forms(own))
+    peers = {form for address in addresses for form in _forms(address)}
+    # In a rehearsal a peer that connects has no address of its own.
+    inside = here if ipaddress.ip_address(own).is_loopback else set()
+    sockets: dict[str, bool] = {}
     for table in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):
             for line in Path("/proc/self/net", table).read_text().splitlines()[1:]:
                 words = line.split()
-                if words[3] == _ESTABLISHED and words[2].partition(":")[0] in peer_addresses:
-                    sockets.add(f"socket:[{words[9]}]")
-    if not sockets:
-        return False
-    for pid in pids:
+                local, remote = (word.partition(":")[0] for word in words[1:3])
+                if words[3] == _ESTABLISHED and (remote in peers or local in inside):
+                    sockets[f"socket:[{words[9]}]"] = remote in peers - here
+    connected, met = set(), False
+    for pid in pids if sockets else ():
         with contextlib.suppress(OSError):
             for entry in os.scandir(f"/proc/{pid}/fd"):
                 with contextlib.suppress(OSError):
-                    if os.readlink(entry.path) in sockets:  # noqa: PTH115 (there may be thousands)
-                        return True
-    return False
+                    name = os.readlink(entry.path)  # noqa: PTH115 (there may be thousands)
+                    if name in sockets:
+                        met = sockets.pop(name) or met
+                        connected.add(pid)
+    return connected, met
+
+
+def is_inside(local: str, remote: str, addresses: Collection[str], own: str) -> tuple[bool, bool]:
+    """Returns whether a connection is one within the job, and whether it leads to another pod than
+    that with the address `own`.
+    """
+    remote = remote.removeprefix("::ffff:")
+    # In a rehearsal a peer that connects has no address of its own.
+    inside = remote in addresses or (local == own and ipaddress.ip_address(own).is_loopback)
+    return inside, remote in addresses and remote != own
 
 
 def _forms(address: str) -> list[str]:

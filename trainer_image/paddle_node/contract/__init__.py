@@ -60,6 +60,7 @@ from paddle_node.contract.ports import (
     TRAINER_PORTS_FROM,
 )
 from paddle_node.contract.variables import (
+    EXIT_CODE,
     LONGEST_STRING,
     RECORD_FORMAT,
     Variable,
@@ -78,6 +79,7 @@ __all__ = [
     "ENVIRONMENT",
     "ENVIRONMENTS",
     "EVALUATION",
+    "EXIT_CODE",
     "FAIL_JOB",
     "FIRST_PORT",
     "GID",

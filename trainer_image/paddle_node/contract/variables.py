@@ -4,6 +4,9 @@ none, ours.
 
 from enum import StrEnum
 
+EXIT_CODE = "exit-code"
+"""The `success` of a command whose exit code alone says how it ended."""
+
 
 class Variable(StrEnum):
     """Environment variables of a pod's container."""
@@ -116,9 +119,11 @@ class Variable(StrEnum):
     of a fixed name, its content.
     """
     SUCCESS = "PADDLE_NODE_SUCCESS"
-    """File below the job's folder that an attempt of the command writes when it is done; empty: its
-    exit codes decide.
+    """File below the job's folder that an attempt of the command writes when it is done; empty: the
+    ends of its processes decide; exit-code: its exit codes alone.
     """
+    APART = "PADDLE_NODE_APART"
+    """true: the pods of the command work apart on purpose; empty: their ranks are one world."""
     RESUME_LINE = "PADDLE_NODE_RESUME_LINE"
     """JSON list of words: the whole command, with its arguments, that runs instead if there is
     something to resume from; of a recipe.
@@ -206,6 +211,10 @@ class Variable(StrEnum):
     """Set only by a storm: each report of a step is also a line on stderr."""
     TRIED_IMAGE = "PADDLE_NODE_TRIED_IMAGE"
     """Set only by a trial: the image of the job's own, whose packages the trial does not have."""
+    WITNESS = "PADDLE_NODE_WITNESS"
+    """Folder for what the Pythons of the command write for the agent; its last part names the
+    agent's socket (agent/hook/sitecustomize.py).
+    """
     WORLD = "PADDLE_NODE_WORLD"
     """How many ranks the job has, for a command on several pods; 0: any number."""
     RANK = "RANK"

@@ -57,6 +57,8 @@ class Members(dict[int, Member]):
         self.serving: set[int] = set()
         self.trained: set[int] = set()
         self.stopped: set[int] = set()
+        self.doubts: dict[int, str] = {}
+        """What went wrong beside the training of those that are done."""
         self.silent: dict[int, float] = {}
         """Agents whose pserver answers nothing, and since when."""
         self._came: dict[int, list[str]] = {}
@@ -114,10 +116,13 @@ class Members(dict[int, Member]):
         for ranks in (self.ready, self.runs, self.serving, self.trained, self.stopped):
             ranks.discard(rank)
         self.silent.pop(rank, None)
+        self.doubts.pop(rank, None)
 
     def begin(self) -> None:
-        for ranks in (self.ready, self.serving, self.trained, self.stopped, self.silent):
+        for ranks in (self.ready, self.serving, self.trained, self.stopped):
             ranks.clear()
+        self.silent.clear()
+        self.doubts.clear()
         for member in self.values():
             member.silent_since = None
         self.runs |= self.keys()
@@ -130,6 +135,8 @@ class Members(dict[int, Member]):
             self.serving |= {rank} if report.serving else set()
             self.trained |= {rank} if report.ended == "trained" else set()
             self.stopped |= {rank} if report.ended else set()
+            if report.doubt:
+                self.doubts[rank] = report.doubt
             if report.silent:
                 self.silent.setdefault(rank, now)
             else:
@@ -168,6 +175,16 @@ class Members(dict[int, Member]):
         ]
         more = f" and {len(ranks) - MOST_NAMED} more" if len(ranks) > MOST_NAMED else ""
         return f"trainer{'s' * (len(ranks) > 1)} {', '.join(shown)}{more}" if ranks else ""
+
+    def describe_doubts(self) -> str:
+        """Says what went wrong beside the training; empty: nothing."""
+        ranks_by_doubt: dict[str, list[int]] = {}
+        for rank, doubt in sorted(self.doubts.items()):
+            ranks_by_doubt.setdefault(doubt, []).append(rank)
+        return "; ".join(
+            f"trainer{'s' * (len(ranks) > 1)} {list_ranks(ranks[:MOST_NAMED])}: {doubt}"
+            for doubt, ranks in list(ranks_by_doubt.items())[:MOST_NAMED]
+        )
 
     def is_complete(self, ranks: Collection[int]) -> bool:
         return len(ranks) == self.count

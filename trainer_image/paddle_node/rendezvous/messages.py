@@ -108,6 +108,8 @@ class Report(Message):
     ended: Ended
     """trained: all its trainers ended with 0; stopped: all ended after a SIGTERM."""
     leaving: bool
+    doubt: str = ""
+    """What went wrong beside the training, or what nobody could see, of trainers that are done."""
 
 
 class Lost(Message):

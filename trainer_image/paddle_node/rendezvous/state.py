@@ -316,13 +316,17 @@ class Rendezvous:
         elif missing is None:
             done = f"{progress} is complete" if progress else "nothing was left to do"
             done = done if self._trainers_join else "every process ended with 0"
+            doubts = self.members.describe_doubts()
+            done += ": the job is done" + (f", but {doubts}" if doubts else "")
             self._finish(
-                Outcome(ExitCode.DONE, f"{done}: the job is done"),
+                Outcome(ExitCode.DONE, done),
                 now,
                 AttemptEnd("done", STOPPED, gone=not self._attempt.strays),
             )
         else:
-            self._lose(AttemptEnd(f"every trainer ended with 0, but {missing}", PROGRAM), now)
+            doubts = self.members.describe_doubts()
+            cause = "; ".join(filter(None, (f"every trainer ended with 0, but {missing}", doubts)))
+            self._lose(AttemptEnd(cause, PROGRAM), now)
         self._advance(now)
 
     def _announce(self, outcome: Outcome) -> None:

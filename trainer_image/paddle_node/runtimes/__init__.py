@@ -18,6 +18,8 @@ from paddle_node.failure import BadSetting
 from paddle_node.volume.passes import Identity
 
 Role = Literal["server", "trainer", "check"]
+HOOK = str(Path(__file__).resolve().parents[1] / "agent" / "hook")
+"""The folder of the start-up hook, which comes first in the PYTHONPATH of a command."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ class Process:
     """
     world: int = 0
     """How many ranks the job has, where what the process starts is to be held to that; else 0."""
+    judged: bool = False
+    """Whether what it has started tells, too, whether it has done its work: a command."""
 
     def __post_init__(self) -> None:
         # Paddle expects every peer's endpoint in one variable.

@@ -54,7 +54,7 @@ class FileProgress:
             "shard": "0",
             "data": "data",
         }
-        self._success = command_line.fill(pod.command.success, values)
+        self._success = command_line.fill(pod.command.success_file, values)
         self._resume = "".join(command_line.globs(pod.command.resume or pod.command.resume_line))
         self._progress = command_line.fill(pod.command.progress, values) or self._resume
         self._model = pod.command.model

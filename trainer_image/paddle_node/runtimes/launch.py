@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from paddle_node import command_line, contract
-from paddle_node.contract import MASTER_PORTS, Variable
+from paddle_node.contract import EXIT_CODE, MASTER_PORTS, Variable
 from paddle_node.environment import Attempt, PodEnvironment, endpoint
 from paddle_node.failure import BadSetting
-from paddle_node.runtimes import Process, Runtime, backend
+from paddle_node.runtimes import HOOK, Process, Runtime, backend
 from paddle_node.runtimes.attempt_output import OUTPUT
 from paddle_node.runtimes.file_progress import FileProgress
 
@@ -77,7 +77,8 @@ def process(
     newest = attempt.resume.get("newest")
     resumed_from = str(here / newest) if newest else None
     # Of one pod there cannot be two worlds, however many ranks a script starts in it.
-    world = pod.trainers * pod.command.processes if pod.trainers > 1 else 0
+    together = pod.trainers > 1 and not pod.command.apart
+    world = pod.trainers * pod.command.processes if together else 0
     handed_on = {
         "OMP_NUM_THREADS": str(pod.threads),
         "PYTHONUNBUFFERED": "1",
@@ -90,7 +91,10 @@ def process(
         Variable.STEPS.value: str(pod.folder.steps(pod.trainer_id, int(more["RANK"]))),
         # After the program's own path, for `paddle_node.report`.
         "PYTHONPATH": ":".join(
-            filter(None, (pod.environ.get("PYTHONPATH"), str(Path(__file__).resolve().parents[2])))
+            filter(
+                None,
+                (HOOK, pod.environ.get("PYTHONPATH"), str(Path(__file__).resolve().parents[2])),
+            )
         ),
         **more,
     }
@@ -116,6 +120,7 @@ def process(
         working_directory=pod.program,
         link=(here, pod.folder.attempt(pod.run_id, attempt.number)),
         world=world,
+        judged=pod.command.success != EXIT_CODE,
     )
 
 

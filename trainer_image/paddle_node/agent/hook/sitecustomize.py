@@ -1,0 +1,245 @@
+# ruff: noqa: PTH100, PTH118, PTH119, PTH120, PTH123, SIM105, SIM115, UP031
+# mypy: ignore-errors
+# Every import here is one at each start of a Python, and some of those are old.
+"""Start-up hook of every Python of a command: tells the pod's agent that the process runs, that it
+became a rank, and how it ended (agent/ranks.py). Then hands on to the program's own sitecustomize.
+
+It runs in whatever Python the program brings: standard library only, nothing that a program could
+notice, and no fault of it reaches the program. Messages are packets on a Unix socket; a packet of
+one byte is the exit code.
+"""
+
+import os
+import sys
+
+RANK_MODULES = ("paddle.distributed", "torch.distributed", "paddle_node.training.step_log")
+"""Whoever imports one of these, which `import paddle` does, may be a rank."""
+OPTIMIZERS = ("paddle.optimizer.optimizer", "torch.optim.optimizer")
+HIGH = 900
+"""The socket's number: none that a program closes, and then has for a file of its own."""
+ANSWER = 2.0
+"""Seconds for the agent to take note of this process, before it may end."""
+LONGEST = 300
+MOST_PEERS = 1000
+STACKS = 2
+"""SIGRTMAX minus this signal makes a process write where its threads are."""
+
+
+class Hook:
+    """This process's connection to the agent."""
+
+    def __init__(self, place):
+        self.place = place
+        self.write = os.write
+        self.words = ""
+        self.peers = set()
+        self.fd = self.connect()
+
+    def connect(self):
+        """Returns the socket's number, once the agent knows this process."""
+        import _socket
+        import fcntl
+
+        sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+        sock.settimeout(ANSWER)
+        sock.connect(("\0" + os.path.basename(self.place)).encode())
+        sock.recv(1)
+        sock.settimeout(None)
+        try:
+            fd = fcntl.fcntl(sock.fileno(), fcntl.F_DUPFD_CLOEXEC, HIGH)
+        except OSError:
+            return sock.detach()
+        sock.close()
+        return fd
+
+    def tell(self, text):
+        """Sends a message."""
+        try:
+            self.write(self.fd, text.encode("utf-8", "replace"))
+        except Exception:
+            pass
+
+    def join(self):
+        """Sees to it that the agent learns how this process ends."""
+        import atexit
+
+        atexit.register(self.tell_words)
+        self.tell_exit_code()
+        leave, end = os._exit, sys.exit
+
+        def _exit(status):
+            try:
+                self.write(self.fd, bytes(bytearray([status & 255])))
+            except Exception:
+                pass
+            leave(status)
+
+        def exit(status=None):
+            overflows = isinstance(status, int) and status and not status & 255
+            if overflows:
+                self.words = "sys.exit(%d), which Linux takes for 0" % status
+            else:
+                self.words = status if isinstance(status, str) else ""
+            end(status)
+
+        os._exit, sys.exit = _exit, exit
+        os.register_at_fork(after_in_child=self.rejoin)
+        sys.meta_path.insert(0, self)
+        if "socket" in sys.modules:
+            self.tell_peers(sys.modules["socket"])
+
+    def tell_exit_code(self):
+        """Lets the C library write the exit code to the socket, whoever ends this process: only it
+        knows the code of a `raise SystemExit(3)`, and of C's exit().
+        """
+        import ctypes
+
+        libc = ctypes.CDLL(None)
+        libc.fdopen.restype = ctypes.c_void_p
+        stream = ctypes.c_void_p(libc.fdopen(self.fd, b"w"))
+        if stream and hasattr(libc, "on_exit"):
+            libc.setvbuf(stream, None, 2, ctypes.c_size_t(0))
+            libc.on_exit(libc.fputc, stream)
+
+    def rejoin(self):
+        """Gives a forked child a connection of its own, under the same number."""
+        try:
+            self.words, self.peers = "", set()
+            os.close(self.fd)
+            fd = self.connect()
+            if fd != self.fd:
+                os.dup2(fd, self.fd, False)
+                os.close(fd)
+            self.tell("forked")
+        except Exception:
+            pass
+
+    def tell_words(self):
+        """Tells with which words this process ends, before its exit code."""
+        error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+        if error is not None:
+            text, place = str(error).strip().partition("\n")[0], ""
+            trace = getattr(error, "__traceback__", None)
+            while trace is not None:
+                file = trace.tb_frame.f_code.co_filename
+                if not place or "/site-packages/" not in file:
+                    place = " (%s:%s)" % (os.path.basename(file), trace.tb_lineno)
+                trace = trace.tb_next
+            name = type(error).__name__
+            text = "%s: %s" % (name, text) if text else name
+            self.tell("error " + text[: LONGEST - len(place)] + place)
+        elif self.words:
+            self.tell("words " + self.words.strip().partition("\n")[0][:LONGEST])
+
+    def find_spec(self, name, path=None, target=None):
+        """Never finds a module; takes note of those that make a rank."""
+        if name in RANK_MODULES:
+            self.tell("imports")
+        elif name in OPTIMIZERS or name == "socket":
+            try:
+                patch = self.tell_peers if name == "socket" else self.tell_first_step
+                return self.patch(name, path, patch)
+            except Exception:
+                pass
+        return None
+
+    def patch(self, name, path, patch):
+        """Calls `patch` with a module once it is loaded."""
+        spec = sys.modules["_frozen_importlib_external"].PathFinder.find_spec(name, path)
+        load = spec.loader.exec_module
+
+        def exec_module(module):
+            load(module)
+            try:
+                patch(module)
+            except Exception:
+                pass
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+    def tell_peers(self, module):
+        """Lets Python's sockets tell to whom they are connected: a look at what is connected may
+        come too late.
+        """
+        kind = module.socket
+        connect, accept = kind.connect, kind.accept
+
+        def tell(sock):
+            try:
+                if sock.family != module.AF_UNIX:
+                    peer = "peer %s %s" % (sock.getsockname()[0], sock.getpeername()[0])
+                    if peer not in self.peers and len(self.peers) < MOST_PEERS:
+                        self.peers.add(peer)
+                        self.tell(peer)
+            except Exception:
+                pass
+
+        def connect_and_tell(sock, address):
+            connect(sock, address)
+            tell(sock)
+
+        def accept_and_tell(sock):
+            other, address = accept(sock)
+            tell(other)
+            return other, address
+
+        kind.connect, kind.accept = connect_and_tell, accept_and_tell
+
+    def tell_first_step(self, module):
+        if module.__name__.startswith("torch"):
+            handles = []
+
+            def stepped(*_):
+                handles.pop().remove()
+                self.tell("step")
+
+            handles.append(module.register_optimizer_step_post_hook(stepped))
+            return
+        kind = module.Optimizer
+        apply = kind._apply_optimize
+
+        def first(*args, **more):
+            done = apply(*args, **more)
+            # A static program's optimizer is only built here.
+            if sys.modules["paddle"].in_dynamic_mode() and kind._apply_optimize is first:
+                kind._apply_optimize = apply
+                self.tell("step")
+            return done
+
+        kind._apply_optimize = first
+
+
+def _begin():
+    place = os.environ.get("PADDLE_NODE_WITNESS")
+    if not place:
+        return
+    hook = Hook(place)
+    hook.join()
+    try:
+        import faulthandler
+        import signal
+
+        file = open(os.path.join(place, "%d.stacks" % os.getpid()), "w")
+        faulthandler.register(signal.SIGRTMAX - STACKS, file, all_threads=True)
+        hook.stacks = file
+    except Exception:
+        pass
+
+
+def _hand_on():
+    """Runs the sitecustomize that would have run without this one."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    path = [folder for folder in sys.path if os.path.abspath(folder) != here]
+    spec = sys.modules["_frozen_importlib_external"].PathFinder.find_spec("sitecustomize", path)
+    if spec is not None and spec.loader is not None:
+        module = sys.modules["_frozen_importlib"].module_from_spec(spec)
+        sys.modules["sitecustomize"] = module
+        spec.loader.exec_module(module)
+
+
+try:
+    _begin()
+except Exception:
+    pass  # No fault of this hook is the program's.
+_hand_on()

@@ -1,0 +1,432 @@
+"""The Pythons of a pod's command: which of them train, and how each ended.
+
+A command may be a script: its exit code says little of the programs that it ran. A start-up hook
+(hook/sitecustomize.py) connects each Python below the agent to a socket of the agent; the kernel
+says who is connected, and the agent takes only its own descendants. What a Python did decides how
+much its end counts: only those with the strongest evidence in the pod are its ranks.
+"""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import socket
+import struct
+import time
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path, PurePosixPath
+
+from paddle_node import background, command_line
+from paddle_node.agent import process_table, world
+from paddle_node.agent.process_table import Entry, Watch
+from paddle_node.contract import Variable
+from paddle_node.environment import PodEnvironment
+from paddle_node.runtimes import HOOK
+
+OTHER, OWN, IMPORTED, TRAINED = range(4)
+"""Evidence that a Python is a rank: it runs a file of the program; it has imported the distributed
+part of Paddle or torch; it has made a step or is connected to the job's other ranks.
+"""
+STARTING = 10.0
+"""Seconds in which a Python that can have the hook connects."""
+UNFLUSHED = 120
+"""Python's exit code if all went well, but nobody read its last lines."""
+MAY_START = {
+    "ash", "bash", "busybox", "conda", "dash", "env", "ksh", "make", "mamba", "nice", "ninja",
+    "nohup", "parallel", "setsid", "sh", "stdbuf", "time", "timeout", "uv", "xargs", "zsh",
+}  # fmt: skip
+"""Programs that may start training later."""
+LONGEST = 120
+"""Characters of a command line in a sentence."""
+
+
+@dataclass(eq=False)
+class Python:
+    """A Python below the agent. `began` and `ended` are places in the order of what was seen."""
+
+    entry: Entry
+    words: str
+    key: str
+    """What it runs: equal in one that is tried again."""
+    rank: tuple[str, str]
+    level: int
+    began: int
+    watch: Watch
+    hooked: bool = False
+    forked: bool = False
+    stepped: bool = False
+    ended: int | None = None
+    at: float = 0.0
+    """When its end was seen."""
+    code: int | None = None
+    """128 + the signal's number if a signal ended it; None: it runs, or nobody knows."""
+    error: str = ""
+    """The exception or the words with which it ended."""
+    uncaught: bool = False
+    """`error` is an exception that nothing caught."""
+
+    @property
+    def went_well(self) -> bool:
+        """Whether it has done all that it was to do."""
+        if self.ended is None or (self.code == 0 and self.error.startswith("sys.exit(")):
+            return False
+        return self.code == 0 or (self.code == UNFLUSHED and not self.error)
+
+    def __str__(self) -> str:
+        return f"process {self.entry.pid} ({self.words})"
+
+
+@dataclass
+class Verdict:
+    """What the Pythons of a pod show once its first processes have ended with 0."""
+
+    waits_for: list[str] = field(default_factory=list)
+    """What may still train."""
+    failed: list[Python] = field(default_factory=list)
+    """Ranks that did not do what they were to do, those that ended first first."""
+    doubts: list[str] = field(default_factory=list)
+    """What went wrong beside the training, or could not be seen."""
+
+
+def judge(pythons: Collection[Python], others: Collection[tuple[Entry, str]] = ()) -> Verdict:
+    """Judges the Pythons of a pod. `others`: what else runs, with the names of the programs."""
+    top = max((python.level for python in pythons), default=OTHER)
+    ranks = [python for python in pythons if python.level == top] if top else []
+    ended = [rank for rank in ranks if rank.ended is not None]
+    verdict = Verdict()
+    for rank in ranks:
+        if rank.ended is None and not _serves(rank, ended):
+            verdict.waits_for.append(str(rank))
+    failed = [
+        rank
+        for rank in ended
+        if not rank.went_well and not _tried_again(rank, ended) and not _serves(rank, ended)
+    ]
+    failed.sort(key=lambda rank: rank.ended or 0)
+    verdict.failed = [rank for rank in failed if rank.hooked or rank.code is not None]
+    verdict.doubts = [
+        f"the end of {rank} was not seen (docs/pod.md)"
+        for rank in failed
+        if rank not in verdict.failed
+    ]
+    verdict.doubts += [
+        f"{python.words} ended with {describe_code(python.code)}"
+        + (f": {python.error}" if python.error else "")
+        for python in pythons
+        if OWN <= python.level < top and python.ended is not None and not python.went_well
+    ]
+    # With Paddle or torch in the pod, other programs of its are no training.
+    trained = TRAINED if top >= IMPORTED else OWN
+    parents = {rank.entry.parent for rank in failed}
+    began = any(rank.level >= trained for rank in ended)
+    for entry, name in others:
+        if name in MAY_START and entry.state not in "ZX" and (entry.pid in parents or not began):
+            verdict.waits_for.append(f"process {entry.pid} ({name})")
+    return verdict
+
+
+def _serves(rank: Python, ended: Iterable[Python]) -> bool:
+    """Whether a process only served another that went well: began before, and was still there."""
+    if rank.ended is not None and (rank.code is None or rank.code <= 128):
+        return False
+    return any(
+        other.key != rank.key
+        and other.went_well
+        and rank.began < other.began
+        and (rank.ended is None or rank.ended > (other.ended or 0))
+        for other in ended
+    )
+
+
+def _tried_again(rank: Python, ended: Iterable[Python]) -> bool:
+    return any(
+        other.key == rank.key
+        and other.rank == rank.rank
+        and other.went_well
+        and other.began > (rank.ended or 0)
+        for other in ended
+    )
+
+
+def describe_code(code: int | None) -> str:
+    """Returns an exit code in words."""
+    return "no exit code that anybody saw" if code is None else str(code)
+
+
+class Ranks:
+    """The Pythons below this agent. Runs in the event loop's thread; `on_step` is called there for
+    the first step of each.
+    """
+
+    def __init__(self, pod: PodEnvironment, on_step: Callable[[Python], object]) -> None:
+        name = os.urandom(12).hex()
+        self.folder = pod.home / "python" / name
+        self._program = pod.program
+        self._on_step = on_step
+        self._seen: dict[int, Python] = {}
+        self.all: list[Python] = []
+        """All of the attempt, in the order in which they began."""
+        self._others: list[tuple[Entry, str]] = []
+        self._order = 0
+        self._open: dict[socket.socket, Python] = {}
+        self._addresses: frozenset[str] = frozenset()
+        self._inside = ""
+        self.met = False
+        """Whether a process of this pod has been connected to another pod."""
+        with contextlib.suppress(OSError):
+            self.folder.mkdir(parents=True)
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._listener.bind(f"\0{name}")
+        self._listener.listen(1024)
+        self._listener.setblocking(False)
+        asyncio.get_running_loop().add_reader(self._listener, self.receive)
+
+    def begin(self, pod: PodEnvironment, addresses: Collection[str]) -> None:
+        """Forgets the last attempt, of which no process is left. `addresses`: those of all pods."""
+        self.receive()
+        for python in self.all:
+            python.watch.close()
+        for connection in list(self._open):
+            self._close(connection)
+        self._seen.clear()
+        self.all, self._others, self.met = [], [], False
+        self._program = Path(os.path.realpath(pod.program))
+        self._addresses = frozenset(addresses)
+        self._inside = pod.pod_ip
+        with contextlib.suppress(OSError):
+            shutil.rmtree(self.folder)
+            self.folder.mkdir()
+
+    def close(self) -> None:
+        """Takes no more connections."""
+        asyncio.get_running_loop().remove_reader(self._listener)
+        for connection in list(self._open):
+            self._close(connection)
+        self._listener.close()
+
+    @property
+    def stepped(self) -> bool:
+        """Whether any Python has made a step with an optimizer."""
+        return any(python.stepped for python in self.all)
+
+    def judge(self) -> Verdict:
+        """Judges what was seen until now; `look` sees what is there."""
+        return judge(self.all, self._others)
+
+    def find(self, pid: int) -> Python | None:
+        """Returns the Python with that process id, which may have ended."""
+        return self._seen.get(pid)
+
+    def list_running(self) -> list[Python]:
+        """Returns the ranks that run."""
+        top = max((python.level for python in self.all), default=OTHER)
+        running = [python for python in self.all if python.ended is None]
+        return [python for python in running if python.level == top and top > OTHER]
+
+    # What the hook tells.
+
+    def receive(self) -> None:
+        """Takes in all that Pythons have sent, in the order in which they did."""
+        while True:
+            for connection in list(self._open):
+                self._read(connection)
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            # What ended before this one began.
+            for earlier in list(self._open):
+                self._read(earlier)
+            self._admit(connection)
+
+    def _admit(self, connection: socket.socket) -> None:
+        peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        pid = struct.unpack("3i", peer)[0]
+        entry = process_table.read_entry(pid)
+        if entry is None or not process_table.descends(pid, os.getpid()):
+            connection.close()
+            return
+        python = self._add(entry)
+        python.hooked = True
+        connection.setblocking(False)
+        self._open[connection] = python
+        asyncio.get_running_loop().add_reader(connection, self._read, connection)
+        with contextlib.suppress(OSError):
+            connection.send(b"k")
+
+    def _read(self, connection: socket.socket) -> None:
+        python = self._open.get(connection)
+        while python is not None:
+            try:
+                packet = connection.recv(4096)
+            except BlockingIOError:
+                return
+            except OSError:
+                packet = b""
+            if not packet:
+                self._close(connection)
+                if python.code is None and self._seen.get(python.entry.pid) is python:
+                    # Killed, unless it only goes on as another program.
+                    self._end(python, None)
+                return
+            self._take(python, packet)
+
+    def _take(self, python: Python, packet: bytes) -> None:
+        kind, _, text = packet.decode(errors="replace").partition(" ")
+        if len(packet) == 1:
+            self._end(python, packet[0])
+        elif kind == "imports":
+            python.level = max(python.level, IMPORTED)
+        elif kind == "step":
+            python.level, python.stepped = TRAINED, True
+            self._on_step(python)
+        elif kind == "peer":
+            joined, met = world.is_inside(*text.partition(" ")[::2], self._addresses, self._inside)
+            python.level = TRAINED if joined else python.level
+            self.met = self.met or met
+        elif kind == "forked":
+            parent = self._seen.get(python.entry.parent)
+            python.forked = True
+            python.key = f"child of {parent.key if parent else python.entry.parent}"
+            python.level = OTHER if python.level < TRAINED else TRAINED
+        elif kind in ("error", "words"):
+            python.error, python.uncaught = text, kind == "error"
+
+    def _end(self, python: Python, code: int | None) -> None:
+        if python.ended is None:
+            python.at = time.monotonic()
+            self._order += 1
+            python.ended = self._order
+        if python.code is None:
+            python.code = code
+
+    def _close(self, connection: socket.socket) -> None:
+        asyncio.get_running_loop().remove_reader(connection)
+        self._open.pop(connection, None)
+        connection.close()
+
+    def _add(self, entry: Entry) -> Python:
+        """Adds a Python that was not known as what it is now."""
+        earlier = self._seen.get(entry.pid)
+        if earlier is not None and earlier.entry.started == entry.started:
+            if not earlier.hooked:
+                return earlier
+            if earlier.code is None and earlier in self.all:
+                self.all.remove(earlier)  # It has become another program.
+        words, environ = [""], [""]
+        with contextlib.suppress(OSError):
+            words = process_table.read_list(entry.pid, "cmdline")
+            environ = process_table.read_list(entry.pid, "environ")
+        variables = dict(text.partition("=")[::2] for text in environ)
+        key, own = self._identify(words, process_table.read_link(entry.pid, "cwd"))
+        if not key:
+            parent = self._seen.get(entry.parent)
+            key = f"child of {parent.key if parent else entry.parent}"
+        self._order += 1
+        python = Python(
+            entry,
+            " ".join(words)[:LONGEST],
+            key,
+            (variables.get(Variable.RANK, ""), variables.get(Variable.LAUNCHED_RANK, "")),
+            OWN if own else OTHER,
+            self._order,
+            Watch(entry),
+        )
+        self._seen[entry.pid] = python
+        self.all.append(python)
+        return python
+
+    def _identify(self, words: list[str], folder: str) -> tuple[str, bool]:
+        """Returns what tells a Python's program from others, and whether it is the user's own."""
+        _, module, rest = command_line.split_python(["python", *words[1:]])
+        if module:
+            file = Path(folder, *module.split("."))
+            own = file.with_suffix(".py").is_file() or file.is_dir()
+            return f"-m {module}", own and file.is_relative_to(self._program)
+        if not rest or rest[0].startswith("-"):
+            return "", False
+        script = Path(os.path.realpath(Path(folder, rest[0])))
+        return str(script), script.is_relative_to(self._program)
+
+    # What Linux tells.
+
+    def note_exit(self, pid: int, code: int) -> None:
+        """Takes in the exit code of a process that this agent has reaped."""
+        self.receive()
+        python = self._seen.get(pid)
+        if python is not None and python.code is None and python.watch.has_ended():
+            self._end(python, code)
+
+    async def look(self, but: Collection[int]) -> list[int]:
+        """Looks at the processes below this one, except `but` and below, and returns their ids."""
+        found, connected, met = await background.call(partial(self._scan, but))
+        self.met = self.met or met
+        self.receive()
+        self._others = []
+        for entry, name in found:
+            python = self._seen.get(entry.pid)
+            known = python is not None and python.entry.started == entry.started
+            if name.startswith(("python", "pypy")) and entry.state not in "ZX":
+                if not known and not self._is_starting(entry):
+                    known, python = True, self._add(entry)
+                elif not known:
+                    self._others.append((entry, "sh"))  # Nobody knows yet what it is.
+            elif not known:
+                self._others.append((entry, name))
+            if known and python is not None:
+                if not python.hooked and python.level < IMPORTED and _has_imported(entry.pid):
+                    python.level = IMPORTED
+                if entry.pid in connected:
+                    python.level = TRAINED
+        for python in self.all:
+            self._refresh(python)
+        return [entry.pid for entry, _ in found]
+
+    def _scan(self, but: Collection[int]) -> tuple[list[tuple[Entry, str]], set[int], bool]:
+        found = [
+            (entry, PurePosixPath(process_table.read_link(entry.pid, "exe")).name)
+            for entry in process_table.descendants(os.getpid(), but)
+        ]
+        pids = [entry.pid for entry, _ in found]
+        connected, met = world.find_connected(pids, self._addresses, self._inside)
+        return found, connected, met
+
+    def _refresh(self, python: Python) -> None:
+        """Takes in how a Python ended that did not say so itself."""
+        if python.code is not None:
+            return
+        if not python.watch.has_ended():
+            if python.ended is not None:  # It closed the connection, or is another program now.
+                python.ended, python.hooked = None, False
+        else:
+            self._end(python, python.watch.read_code())
+
+    @staticmethod
+    def _is_starting(entry: Entry) -> bool:
+        """Whether a Python will still connect."""
+        age = time.clock_gettime(time.CLOCK_BOOTTIME)
+        age -= entry.started / os.sysconf("SC_CLK_TCK")
+        if age > STARTING:
+            return False
+        with contextlib.suppress(OSError):
+            variables = dict(
+                text.partition("=")[::2] for text in process_table.read_list(entry.pid, "environ")
+            )
+            path = variables.get("PYTHONPATH", "").split(":")
+            words = process_table.read_list(entry.pid, "cmdline")
+            flags = "".join(word for word in words[1:2] if word[:1] == "-" and word[1:2] != "-")
+            return (
+                HOOK in path
+                and Variable.WITNESS in variables
+                and not set(flags.partition("c")[0].partition("m")[0]) & set("IES")
+            )
+        return False
+
+
+def _has_imported(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        maps = Path(f"/proc/{pid}/maps").read_text()
+        return "/libpaddle" in maps or "/libtorch_python" in maps
+    return False
