@@ -35,7 +35,6 @@ class Bookkeeper:
         self._progress = progress
         self._say = say
         self._resumption = Resumption()
-        self.trainers_join = progress.trainers_join
         if record.is_unfinished():
             # This server's predecessor died without recording the attempt's end.
             self._resumption = Resumption(
@@ -73,7 +72,7 @@ class Bookkeeper:
                     return on.JobOver(outcome)
             number = retry(
                 lambda: self._record.begin(
-                    self._resumption, identity, self.trainers_join, history.number
+                    self._resumption, identity, self._progress.trainers_join, history.number
                 ),
                 self._say,
                 REFUSAL_MINUTES,

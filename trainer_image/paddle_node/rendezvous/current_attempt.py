@@ -46,8 +46,6 @@ class CurrentAttempt:
     trainers: Trainers
     moved: float
     """When it last showed output or progress, apart from the steps that its trainers report."""
-    counted: bool = True
-    """Its trainers report their steps."""
     stop_cause: str = ""
     """The pod whose SIGTERM stops it; empty: none."""
     strays: bool = False
@@ -102,11 +100,8 @@ class CurrentAttempt:
         if pause is not None and paused:
             causes.append(f"{pause.pod} had said nothing for {pause.ended - pause.began:.0f} s")
         self.crashed = [first.rank, lost.code] if lost.trainer and 0 < lost.code < 256 else None
-        stepped = lost.stepped
-        if self.counted:
-            # Pservers make no steps.
-            steps = self.trainers.stepped
-            stepped = first.rank in steps if lost.trainer else bool(steps)
+        # Pservers make no steps.
+        stepped = self.trainers.has_stepped(first.rank if lost.trainer else None)
         return replace(
             ending,
             cause="; ".join(causes),
@@ -114,6 +109,6 @@ class CurrentAttempt:
             killed=not failed or bool(killed),
             error=lost.error,
             uncaught=lost.uncaught,
-            stepped=stepped,
+            stepped=lost.stepped if stepped is None else stepped,
             paused=paused,
         )

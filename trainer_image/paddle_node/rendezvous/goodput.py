@@ -7,15 +7,13 @@ from dataclasses import dataclass, field
 
 from paddle_node.rendezvous.trainers import Trainers
 from paddle_node.volume.attempts import RecordedAttempt
-from paddle_node.volume.goodput import KEPT, LOST, PARTS, STARTING, TRAINING, WAITING
+from paddle_node.volume.goodput import LOST, STARTING, TRAINING, WAITING
 
 
 @dataclass
 class Stopwatch:
     """The seconds of one run, as the mean over its pods."""
 
-    counted: bool
-    """The trainers report where their time goes."""
     seconds: Counter[str]
     """Seconds by part, over the attempts that have ended."""
     idle: float
@@ -24,22 +22,9 @@ class Stopwatch:
     """When the present attempt began."""
 
     def read(self, trainers: Trainers, now: float, done: bool) -> dict[str, float]:
-        """Returns the present attempt's seconds. `done`: none can be lost. Uncounted time counts as
-        lost until more is known.
-        """
-        waiting, rest = {WAITING: self.begun - self.idle}, now - self.begun
-        if not self.counted:
-            return waiting | {TRAINING if done else LOST: rest}
-        reported = {part: trainers.mean_seconds(part) for part in PARTS}
-        kept = {} if done else {part: trainers.mean_seconds(name) for name, part in KEPT.items()}
-        lost = sum(reported[part] - seconds for part, seconds in kept.items())
-        return (
-            waiting
-            | {STARTING: max(rest - sum(reported.values()), 0.0)}
-            | reported
-            | kept
-            | {LOST: lost}
-        )
+        """Returns the present attempt's seconds. `done`: none can be lost."""
+        waiting = {WAITING: self.begun - self.idle}
+        return waiting | trainers.measure(now - self.begun, done)
 
     def stop(self, trainers: Trainers, now: float, done: bool) -> dict[str, float]:
         """Ends the present attempt and returns its seconds, as `read` does."""
@@ -62,7 +47,7 @@ def split_seconds(
     `seconds`: by the stopwatch, empty if its pod was lost. `ended`, `first_metrics` and `saved`:
     seconds since 1970, 0 for never.
     """
-    if attempt.counted and TRAINING in seconds:
+    if STARTING in seconds:
         return dict(seconds)
     if seconds.get(TRAINING):  # It is done.
         saved = math.inf

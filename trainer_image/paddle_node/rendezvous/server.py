@@ -35,8 +35,8 @@ RELEASE_SECONDS = 5.0
 GOODBYE_SECONDS = 5.0
 """Seconds for the other pods to hear how the job ended before the pod of trainer 0 leaves."""
 BEGIN_DEADLINE = 6 * 3600.0
-"""Seconds in which a command's attempt may begin: it may have to copy what a lost pod has open. A
-volume that hangs shows in the lease.
+"""Seconds in which an attempt may begin: it may have to copy what a lost pod has open, or read all
+of a checkpoint. A volume that hangs shows in the lease.
 """
 LEAST_CHECKS = 4
 """The least checks of the program's progress in the time for which an attempt may go without.
@@ -177,13 +177,12 @@ class Server:
         try:
             while True:
                 question = await self._questions.get()
-                copies = isinstance(question, e.Begin) and not books.trainers_join
                 self._handle(
                     await background.ask(
                         partial(books.answer, question),
                         self._pod,
                         self._say,
-                        BEGIN_DEADLINE if copies else 0.0,
+                        BEGIN_DEADLINE if isinstance(question, e.Begin) else 0.0,
                     )
                 )
                 self._questions.task_done()

@@ -77,12 +77,11 @@ class Rendezvous:
         self.members = members
         self.state = State.GATHERING
         self._pod = pod
-        self._trainers_join = trainers_join
         self._identity = identity
         self._effects: list[e.Effect] = []
         """The effects of the event that is being handled."""
-        self._attempt = CurrentAttempt(0, Trainers(pod.trainers), now, trainers_join)
-        self._stopwatch = Stopwatch(trainers_join, Counter(seconds), now)
+        self._attempt = CurrentAttempt(0, Trainers(pod.trainers, trainers_join), now)
+        self._stopwatch = Stopwatch(Counter(seconds), now)
         self._since = self._reminded = self._looked = self._reported = self._ticked = now
         """When this state began, whom all wait for was last said, it was last looked who is slow,
         goodput was last reported, and the last beat passed.
@@ -229,7 +228,7 @@ class Rendezvous:
         """
         self._attempt.stop_cause = cause
         self._say(f"attempt {self._attempt.number} stops: {cause}")
-        if self._trainers_join and not self._attempt.trainers.stepped:
+        if self._attempt.trainers.has_stepped() is False:
             self._lose(AttemptEnd(cause, STOPPED), now)
         else:
             self._enter(State.STOPPING, now)
@@ -263,7 +262,7 @@ class Rendezvous:
         if self.state is State.FINISHED:
             return
         self._asked = False
-        trainers = Trainers(self._pod.trainers)
+        trainers = Trainers(self._pod.trainers, self._attempt.trainers.join)
         if not self.members.is_complete(self.members.ready):
             # An agent was lost while the volume answered: the number is spent, the attempt never
             # ran.
@@ -272,7 +271,7 @@ class Rendezvous:
             self._ending = AttemptEnd("a pod was lost before the attempt began", POD)
         else:
             members = [self.members[rank] for rank in range(self._pod.trainers)]
-            self._attempt = CurrentAttempt(number, trainers, now, self._trainers_join)
+            self._attempt = CurrentAttempt(number, trainers, now)
             self.members.begin()
             self._identity = members[0].read
             self._looked = self._reported = now
@@ -300,11 +299,7 @@ class Rendezvous:
         if attempt != self._attempt.number or self.state not in RUNNING:
             return
         self._asked = False
-        absent = (
-            set(range(self._pod.trainers)) - self._attempt.trainers.sessions.keys()
-            if self._trainers_join
-            else set()
-        )
+        absent = self._attempt.trainers.absent
         if self.state is State.STOPPING and missing is not None:
             self._lose(AttemptEnd(self._attempt.stop_cause, STOPPED), now)
         elif absent and self.state is not State.STOPPING:
@@ -314,8 +309,7 @@ class Rendezvous:
             )
             self._lose(AttemptEnd(sentence, PROGRAM), now)
         elif missing is None:
-            done = f"{progress} is complete" if progress else "nothing was left to do"
-            done = done if self._trainers_join else "every process ended with 0"
+            done = self._attempt.trainers.describe_end(progress)
             doubts = self.members.describe_doubts()
             done += ": the job is done" + (f", but {doubts}" if doubts else "")
             self._finish(
@@ -398,8 +392,8 @@ class Rendezvous:
             return
         self._enter(State.ENDING, now)
         seconds = self._stopwatch.stop(self._attempt.trainers, now, done=False)
-        if not self._attempt.ends and self._trainers_join:
-            ending = replace(ending, stepped=bool(self._attempt.trainers.stepped))
+        if not self._attempt.ends and self._attempt.trainers.join:
+            ending = replace(ending, stepped=self._attempt.trainers.has_stepped())
         self._ending, self._asked = replace(ending, seconds=seconds), False
         end, trainers = (
             m.End(self._attempt.number, ending.cause),

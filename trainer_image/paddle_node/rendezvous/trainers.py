@@ -10,6 +10,7 @@ from typing import Any
 
 from paddle_node.rendezvous.effects import Send
 from paddle_node.rendezvous.messages import LEAVE, SERVERS, Answer, Gather, Meeting, Message, Step
+from paddle_node.volume.goodput import KEPT, LOST, PARTS, STARTING, TRAINING
 
 MOST_NAMED = 20
 """The most ranks that a message names."""
@@ -44,12 +45,43 @@ class Trainers:
     """The trainers of one attempt."""
 
     count: int
+    join: bool = True
+    """Each opens a session and reports its steps; otherwise nobody knows what they do."""
     sessions: dict[int, Trainer] = field(default_factory=dict)
     """The sessions by rank, including those whose connection is gone."""
     gathers: dict[str, dict[int, Any]] = field(default_factory=dict)
     stepped: set[int] = field(default_factory=set)
     """The ranks that made a step."""
     left: bool = False
+
+    @property
+    def absent(self) -> set[int]:
+        """The ranks that have not joined the others."""
+        return set(range(self.count)) - self.sessions.keys() if self.join else set()
+
+    def has_stepped(self, rank: int | None = None) -> bool | None:
+        """Whether a rank, or any of them, made a step; None: nobody can know."""
+        if not self.join:
+            return None
+        return bool(self.stepped) if rank is None else rank in self.stepped
+
+    def describe_end(self, progress: str) -> str:
+        """Says what is done after all have ended with 0. `progress`: what they completed."""
+        if not self.join:
+            return "every process ended with 0"
+        return f"{progress} is complete" if progress else "nothing was left to do"
+
+    def measure(self, rest: float, done: bool) -> dict[str, float]:
+        """Returns the attempt's seconds by part, `rest` in all. `done`: none can be lost. What
+        nobody counts counts as lost until more is known.
+        """
+        if not self.join:
+            return {TRAINING if done else LOST: rest}
+        reported = {part: self._mean_seconds(part) for part in PARTS}
+        kept = {} if done else {part: self._mean_seconds(name) for name, part in KEPT.items()}
+        lost = sum(reported[part] - seconds for part, seconds in kept.items())
+        starting = max(rest - sum(reported.values()), 0.0)
+        return {STARTING: starting} | reported | kept | {LOST: lost}
 
     def hear(self, rank: int, message: Message, serving: bool, now: float) -> list[Send]:
         """Takes in a trainer's message, and returns the answers that it brings about. `serving`:
@@ -169,7 +201,7 @@ class Trainers:
             if usual and pace > SLOW_FACTOR * usual
         }
 
-    def mean_seconds(self, part: str) -> float:
+    def _mean_seconds(self, part: str) -> float:
         """Returns the mean seconds of a category over all trainers."""
         return sum(session.spent.get(part, 0.0) for session in self.sessions.values()) / self.count
 
