@@ -1,6 +1,7 @@
 """The subnets that a construct uses: the selection it was given, or the VPC's private subnets."""
 
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -70,8 +71,9 @@ class _Isolation:
     def visit(self, node: IConstruct) -> None:
         if node.node.addr != self._scope.node.addr:
             return
+        # Region and suffix may be tokens.
         names = [
-            str(endpoint.service_name)
+            re.sub(r"\$\{Token\[[^]]*\]\}", "", str(endpoint.service_name))
             for endpoint in self._scope.node.root.node.find_all()
             if isinstance(endpoint, ec2.CfnVPCEndpoint) and endpoint.vpc_id == self._vpc.vpc_id
         ]
