@@ -6,6 +6,7 @@ that setting. Imports no aws_cdk.
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 
 from paddle_settings import file as settings_file
 from paddle_settings.errors import SettingError
-from paddle_settings.model import format_value
+from paddle_settings.model import Settings, format_value, has_setting
 
 MOST_FILES = 8
 """The longest chain of files."""
@@ -28,7 +29,29 @@ class Layers:
     locks: list[tuple[str, str]]
     """Each locked setting, and the name of the file that locks it."""
 
-    def origin(self, sentence: str) -> str:
+    def check_change(self, by: str, settings: Mapping[str, Any]) -> None:
+        """Raises SettingError if `settings`, which `by` made of the merged ones, changes what is
+        locked.
+        """
+        for lock, file in self.locks:
+            _check_lock(by, lock, file, self.merged, settings)
+
+    def check_locks(self, spec: type[Settings], kind: str) -> None:
+        """Raises SettingError if a file locks what files of this kind do not have."""
+        for lock, file in self.locks:
+            if not has_setting(spec, lock):
+                raise SettingError(f"{file}: locked has {lock}: {kind} has no such setting")
+
+    @contextmanager
+    def naming_files(self) -> Iterator[None]:
+        """Puts before each sentence of a SettingError the name of the file that it is about."""
+        try:
+            yield
+        except SettingError as error:
+            lines = [f"{self._origin(line)}: {line}" for line in str(error).splitlines()]
+            raise SettingError("\n".join(lines)) from None
+
+    def _origin(self, sentence: str) -> str:
         """Returns the name of the file that a fault's sentence is about: the nearest that has the
         setting, else the first.
         """
@@ -37,8 +60,9 @@ class Layers:
         return (names or [self.files[0][0].name])[0]
 
 
-def load(path: Path) -> Layers:
-    """Returns the file at `path` with all that it extends. Raises SettingError.
+def load(path: Path, settings: Mapping[str, Any] | None = None) -> Layers:
+    """Returns the file at `path` with all that it extends. `settings`: what stands for its
+    content, without a file. Raises SettingError.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -48,7 +72,7 @@ def load(path: Path) -> Layers:
     Traceback (most recent call last):
     paddle_settings.errors.SettingError: team.yaml: retain is false: org.yaml has locked ...
     """
-    files = list(_chain(path))
+    files = list(_chain(path, settings))
     merged: dict[str, Any] = {}
     locks: list[tuple[str, str]] = []
     for file, settings in reversed(files):
@@ -62,13 +86,14 @@ def load(path: Path) -> Layers:
     return Layers(merged, files, locks)
 
 
-def _chain(path: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+def _chain(path: Path, settings: Mapping[str, Any] | None) -> Iterator[tuple[Path, dict[str, Any]]]:
     seen: list[Path] = []
     while True:
         seen.append(path.resolve())
-        settings = settings_file.mapping(path)
-        yield path, settings
-        base = settings.get("extends")
+        content = settings_file.mapping(path) if settings is None else dict(settings)
+        settings = None
+        yield path, content
+        base = content.get("extends")
         if base is None:
             return
         if not isinstance(base, str) or not base:

@@ -35,7 +35,7 @@ from paddle_aws.stacks.node_settings import NodeGroup, most_vcpus
 from paddle_aws.stacks.storage_settings import Bucket, FileSystem, Images, Key
 from paddle_settings import layers
 from paddle_settings.errors import SettingError
-from paddle_settings.model import Fault, Refused, Settings, check, has_setting, parse
+from paddle_settings.model import Fault, Refused, Settings, check, parse
 from paddle_settings.shared_names import IMAGE, NAMESPACE
 
 # Tools import this module only, none of those below it.
@@ -252,14 +252,9 @@ class ClusterSpec(Settings):
         if they are unusable.
         """
         layered = layers.load(path)
-        for lock, file in layered.locks:
-            if not has_setting(cls, lock):
-                raise SettingError(f"{file}: locked has {lock}: cluster.yaml has no such setting")
-        try:
+        layered.check_locks(cls, "cluster.yaml")
+        with layered.naming_files():
             return parse(cls, layered.merged)
-        except SettingError as error:
-            lines = [f"{layered.origin(line)}: {line}" for line in str(error).splitlines()]
-            raise SettingError("\n".join(lines)) from None
 
     @field_validator("name")
     @classmethod

@@ -19,7 +19,7 @@ from k8s_charts.spec.program import Program
 from k8s_charts.spec.recipe import AppliedRecipe
 from k8s_charts.spec.value_types import amount
 from paddle_settings import file as settings_file
-from paddle_settings import model
+from paddle_settings import layers, model
 from paddle_settings.errors import SettingError
 from paddle_settings.model import Fault
 
@@ -53,6 +53,11 @@ class TrainingJob(JobSettings):
         """Checks settings from a mapping as `load` does; local paths are relative to `folder`.
         `job_file`, which the settings came from, is no part of a program in whose folder it lies.
         """
+        if settings.keys() & {"extends", "locked"}:
+            layered = layers.load(job_file or folder / "the job", settings)
+            layered.check_locks(cls, "job.yaml")
+            with layered.naming_files():
+                return cls.parse(layered.merged, folder, fetch=fetch, job_file=job_file)
         job = model.parse(cls, settings)
         program = job.program.read(folder, fetch=fetch, job_file=job_file)
         job._check(program)

@@ -54,6 +54,12 @@ class JobSettings(Settings):
 
     name: ServiceName
     """The job's name, and its folder on the volume."""
+    extends: str | None = Field(default=None, examples=["org.yaml"])
+    """A job file that this one extends, by its path from here: groups are merged, any other value
+    is replaced (docs/library.md).
+    """
+    locked: list[str] = Field(default=[], examples=[["priority", "pod.tolerations"]])
+    """Settings that a file may not change when it extends this one, nor may --set."""
     namespace: DnsLabel = NAMESPACE
     """The job's namespace, which its manifests create with restricted pod security. Data jobs may
     read buckets only in `jobs.namespace` of cluster.yaml.

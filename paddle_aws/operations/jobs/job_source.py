@@ -1,13 +1,13 @@
 """Where a job's settings come from: a job file, or a mapping, and what overrides them."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from k8s_charts.spec import TrainingJob
-from paddle_settings import file as settings_file
-from paddle_settings import overrides
+from paddle_settings import layers, overrides
 
 NO_FILE = "-"
 """Stands for the job file in a command line whose overrides are all settings."""
@@ -32,10 +32,12 @@ class JobSource:
     def load(self, *, fetch: bool = False) -> TrainingJob:
         """Checks the settings as `TrainingJob.load` does. Raises SettingError."""
         file = None if self.file.name == NO_FILE else self.file
-        settings = {} if file is None else settings_file.mapping(file)
-        return TrainingJob.parse(
-            overrides.apply(settings, self.overrides), self.file.parent, fetch=fetch, job_file=file
-        )
+        layered = layers.Layers({}, [], []) if file is None else layers.load(file)
+        settings = overrides.apply(layered.merged, self.overrides)
+        layered.check_locks(TrainingJob, "job.yaml")
+        layered.check_change("--set", settings)
+        with layered.naming_files() if len(layered.files) > 1 else nullcontext():
+            return TrainingJob.parse(settings, self.file.parent, fetch=fetch, job_file=file)
 
     def words(self) -> list[str]:
         """Returns the overrides as words of a command line."""
