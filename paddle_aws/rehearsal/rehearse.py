@@ -154,6 +154,9 @@ class Rehearsal:
         state.announce(job.name, job.namespace)
         tell_recipe(job, screen.remark)
         tell_program(job, screen.remark)
+        if trial_first and job.command and job.program.requirements:
+            # Before they are installed, which takes minutes.
+            trial.check_packages(job, trial.program_of(job, self.job_file), self.job_file)
         self._prepare_python()
         if trial_first and job.has_agent:
             with screen.phase("try") as phase:
