@@ -272,9 +272,16 @@ class JobSettings(Settings):
         return self.chosen_runtime in PARAMETER_SERVERS
 
     @property
+    def line(self) -> tuple[str, ...]:
+        """The command that trains: the job's own, else the shipped one."""
+        return tuple(self.command) if self.command is not None else command_line.SHIPPED
+
+    @property
     def reports_passes(self) -> bool:
         """Whether the program trains in passes that our API counts."""
-        return self.has_agent and self.command is None and self.chosen_runtime in TRAIN_PY
+        return (
+            self.has_agent and self.line == command_line.SHIPPED and self.chosen_runtime in TRAIN_PY
+        )
 
     @property
     def chosen_processes(self) -> int:

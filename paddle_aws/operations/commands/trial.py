@@ -13,7 +13,6 @@ import typer
 from paddle_aws.operations.errors import BadInput, cli_errors
 from paddle_aws.operations.images import interpreter
 from paddle_aws.operations.jobs.early_checks import (
-    check_data,
     check_inputs,
     tell_program,
     tell_recipe,
@@ -84,8 +83,6 @@ def trial(
         tell_recipe(job, say)
         tell_program(job, say)
         inputs = check_inputs(job, job_file)
-        if job.command is not None and data is None:
-            check_data(job, job_file, say)
         program, source = (
             program_of(job, job_file),
             data.resolve() if data is not None else source_of(job, job_file),

@@ -124,7 +124,7 @@ def program_of(job: TrainingJob, job_file: Path) -> ProgramArchive:
     program = job.program
     if not job.has_agent:
         raise BadInput(f"controller is {job.controller}: `try` runs programs of controller job")
-    if job.command is None and job.chosen_runtime not in ("fleet-ps", "collective"):
+    if job.chosen_runtime == "paddle-0.x":
         raise BadInput(
             f"runtime is {job.chosen_runtime}: `try` runs programs of fleet-ps and collective"
         )
@@ -138,12 +138,11 @@ def program_of(job: TrainingJob, job_file: Path) -> ProgramArchive:
 
 def source_of(job: TrainingJob, job_file: Path) -> str | Path:
     """Returns the source of the records; empty for a command, which is not run. Raises BadInput."""
-    data = job.data
-    if job.command is not None:
+    data, file = job.data, check_data(job, job_file, lambda doubt: None)
+    if not job.reports_passes:
         return ""
     if data is None or data.source is None or job.source_on_volume:
         raise BadInput("the data lies on the volume: name a file of such records with --data")
-    file = check_data(job, job_file, lambda doubt: None)
     return file.resolve() if file is not None else data.source
 
 
@@ -172,7 +171,7 @@ def run_program(
         Variable.DATA_SOURCE: str(source),
         Variable.DATA_FORMAT: job.data.format if job.data is not None else "lines",
         Variable.HEADER: str(int(job.data is not None and job.data.header)),
-        Variable.COMMAND: "" if job.command is None else json.dumps(job.command),
+        Variable.COMMAND: json.dumps(job.line),
     }
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name).resolve()
@@ -200,7 +199,7 @@ def run_program(
             done = subprocess.run(
                 words,
                 env=environment,
-                cwd=home if job.command is None else scratch / "program",
+                cwd=home if job.reports_passes else scratch / "program",
                 text=True,
                 stdout=out,
                 stderr=subprocess.PIPE,

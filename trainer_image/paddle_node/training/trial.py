@@ -124,7 +124,8 @@ def main() -> int:
         "GLOG_minloglevel", "2"
     )  # Otherwise Paddle prints which executor it chose.
     try:
-        if command := environment.Reader().words(Variable.COMMAND):
+        command = environment.Reader().words(Variable.COMMAND)
+        if command not in ((), command_line.SHIPPED):
             _command(command, program.parent)
             return ExitCode.DONE
         run()
