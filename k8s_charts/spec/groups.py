@@ -280,6 +280,10 @@ class Limits(Settings):
     # that of a pod which names no period.
     grace_period_seconds: int = Field(default=120, ge=15, le=3600)
     """How long a pod may save after SIGTERM."""
+    nan: Annotated[Literal["fail", "warn"] | None, conditions.COMMAND] = None
+    """What follows if a metric becomes NaN or infinite. warn: the log, status and the end of the
+    job say so; fail: the job ends. Default: warn.
+    """
     keep_finished_hours: Annotated[float, conditions.REMOVED] = Field(default=24.0, ge=0, le=8760)
     """How long a finished job stays visible, a minute at least; its output stays on the volume."""
     keep_finished: Literal["never"] | None = None

@@ -14,7 +14,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from paddle_node import background
@@ -84,6 +84,11 @@ class Worker:
     @property
     def tells_world(self) -> bool:
         return self._log.tells_world
+
+    @property
+    def unmatched(self) -> Mapping[str, str]:
+        """The job's metrics whose pattern has matched no line, of rank 0 alone."""
+        return self._log.unmatched
 
     @property
     def quiet(self) -> float:

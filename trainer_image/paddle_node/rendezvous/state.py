@@ -30,7 +30,7 @@ from paddle_node.rendezvous.members import Member, Members
 from paddle_node.rendezvous.trainers import MOST_NAMED, PACE_INTERVAL, Trainer, Trainers, list_ranks
 from paddle_node.retry import REMIND_INTERVAL
 from paddle_node.runtimes import Resumption
-from paddle_node.volume.attempts import CLUSTER, POD, PROGRAM, STOPPED, Outcome
+from paddle_node.volume.attempts import CLUSTER, DONE, POD, PROGRAM, STOPPED, Outcome
 from paddle_node.volume.goodput import Goodput
 from paddle_node.volume.passes import Identity
 
@@ -311,7 +311,7 @@ class Rendezvous:
         elif missing is None:
             done = self._attempt.trainers.describe_end(progress)
             doubts = self.members.describe_doubts()
-            done += ": the job is done" + (f", but {doubts}" if doubts else "")
+            done += DONE + (f", but {doubts}" if doubts else "")
             self._finish(
                 Outcome(ExitCode.DONE, done),
                 now,
