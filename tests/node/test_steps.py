@@ -105,3 +105,39 @@ def test_one_progress_for_every_kind_of_program(tmp_path, lines, words):
     told = Progress.parse(f"[agent 0] {far.line()}")
     assert repr(told) == repr(far) and Progress.parse(far.line()) is None
     json.dumps(far.as_json(), allow_nan=False)
+
+
+HOSTILE = (
+    ("time", -1e11),
+    ("time", 1e308),
+    ("step", 10**400),
+    ("attempt", True),
+    ("metrics", [1]),
+    ("shard", "x"),
+    ("passes", -(10**30)),
+    ("metrics", {"loss": 1e308, "\x1b[2J": 10**400, "x" * 9999: True}),
+)
+
+
+@pytest.mark.parametrize(("name", "value"), HOSTILE)
+def test_what_a_program_writes_into_the_file_neither_stops_an_agent_nor_spoils_json(
+    tmp_path, name, value
+):
+    job = JobFolder(tmp_path)
+    job.run_state.mkdir(parents=True)
+    attempts.write(job, [RecordedAttempt(2, "run", 2.0)], {})
+    job.node(0).mkdir()
+    bad = json.loads(report(1, 40, 10.0)) | {name: value}
+    lines = [report(0, 60, 10.0), json.dumps(bad), "[" * 10_000, "\xff", "null"]
+    job.steps(0, 0).write_text("\n".join(lines))
+    far = progress.read_folder(job)
+    json.dumps(far.as_json(), allow_nan=False)
+    assert len(str(far)) < 200 and str(far).isprintable()
+    assert repr(Progress.parse(f"[agent 0] {far.line()}")) == repr(far)
+
+
+@pytest.mark.parametrize("value", ['"58"', "[]", "{}", "1e400", "null"])
+def test_a_line_that_only_looks_like_the_agents_reports_nothing(value):
+    line = f'[agent 0] progress of its own  {{"progress": {{"attempt": 1, "step": {value}}}}}'
+    told = Progress.parse(line)
+    assert told is None or told.step is None

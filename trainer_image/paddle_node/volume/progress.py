@@ -8,17 +8,20 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
+from paddle_node import typed
 from paddle_node.volume import attempts, steps
 from paddle_node.volume.job_folder import JobFolder
 from paddle_node.volume.steps import Step
 
 TAIL = 8192
 """Bytes of a rank's file that hold its last steps."""
+SHORTEST = 1e-3
+"""Seconds from which a speed is told."""
 _FIRST = str(JobFolder(Path()).steps(0, 0))
 _ATTEMPTS = str(attempts.file_of(JobFolder(Path())))
 _MARK, _JSON = "[agent 0] progress ", '  {"progress": '
@@ -66,7 +69,11 @@ class Progress:
         else:
             last = "" if self.passes is None else f" (the last is {self.passes - 1})"
             where = [f"pass {self.pass_number}{last}", step or "through"]
-        loss = "" if self.loss is None else f"loss {self.loss:.4f}"
+        loss = (
+            ""
+            if self.loss is None
+            else f"loss {self.loss:{'.4f' if abs(self.loss) < 1e6 else '.4g'}}"
+        )
         speed = f"{self.steps_per_second:.1f} steps/s" if self.steps_per_second else ""
         if self.records_per_second is not None:
             speed = f"{self.records_per_second:,.0f} records a second"
@@ -94,9 +101,9 @@ class Progress:
             return None
         with suppress(ValueError, LookupError, TypeError, AttributeError, RecursionError):
             values = json.loads(line[line.rindex(_JSON) :])["progress"]
-            values["loss"] = steps.decode(values.get("loss", ""))
-            names = {field.name for field in fields(cls)}
-            return cls(**{name: value for name, value in values.items() if name in names})
+            loss = steps.decode(values.pop("loss", ""))  # Which may be no finite number.
+            told: Self = typed.read(cls, values, "progress")
+            return replace(told, loss=loss)
         return None
 
 
@@ -134,7 +141,7 @@ def _measure(lines: Sequence[Step], attempt: int, last_end: str) -> Progress:
     rate = left = None
     if newest.records is not None and newest.shard:
         made = newest.all_records - before.all_records
-        rate = made / seconds if seconds > 0 and made >= 0 else None
+        rate = made / seconds if seconds > SHORTEST and made >= 0 else None
         if rate and newest.passes is not None:
             left = max(newest.passes * newest.shard - newest.all_records, 0) / rate
     through = newest.shard and newest.records is not None and newest.records >= newest.shard
@@ -143,7 +150,7 @@ def _measure(lines: Sequence[Step], attempt: int, last_end: str) -> Progress:
         attempt,
         None if through else step,
         values.get("loss", next(iter(values.values()), None)),
-        round((newest.step - before.step) / seconds, 3) if seconds > 0 else None,
+        round((newest.step - before.step) / seconds, 3) if seconds > SHORTEST else None,
         newest.pass_number,
         newest.passes,
         None if rate is None else round(rate * (newest.trainers or 1), 1),

@@ -94,7 +94,9 @@ def parse(content: bytes) -> Iterator[Step]:
 def _step(entry: Mapping[str, Any]) -> Step | None:
     attempt, metrics = entry.get("attempt"), entry.get("metrics")
     number, time = finite(entry.get("step"), LARGEST), finite(entry.get("time"), 1e11)
-    if type(attempt) is not int or number is None or time is None or not isinstance(metrics, dict):
+    if type(attempt) is not int or number is None or not isinstance(metrics, dict):
+        return None
+    if time is None or time < 0:
         return None
     values = {_clean(name): decode(value) for name, value in list(metrics.items())[:NAMES]}
     numbers = {name: value for name, value in values.items() if value is not None}
