@@ -152,9 +152,7 @@ class Calm:
     @cached_property
     def files(self) -> dict[str, list[OutputFile]]:
         """Each file that all runs left in output/, as each left it."""
-        names = (
-            set.intersection(*(set(trace.files) for trace in self.traces)) if self.traces else ()
-        )
+        names = set(self.traces[0].files).intersection(*(trace.files for trace in self.traces))
         return {name: [trace.files[name] for trace in self.traces] for name in sorted(names)}
 
     @property
