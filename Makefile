@@ -36,7 +36,7 @@ PYTEST := $(RUN) $(BIN)/pytest
 # The data of the job files that are shipped.
 SAMPLES := examples/quick_start/sample.tsv examples/recommendation/sample.tsv examples/launch/sample.csv
 
-.PHONY: help setup rehearse test test-all test-cluster test-nfs test-programs quick mutants lint docs manifests image push bench lock clean
+.PHONY: help setup rehearse test test-all test-cluster test-nfs test-programs quick mutants settings-table lint docs manifests image push bench lock clean
 help:  ## what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -102,6 +102,9 @@ push: setup  ## push it to the deployed repository, and write its digest to imag
 
 mutants: setup  ## whether the tests notice a broken promise in each room, in an hour: ROOM=charts
 	@$(RUN) $(BIN)/python tests/mutants.py $(ROOM)
+
+settings-table: python  ## each setting of job.yaml: when it counts, and what reaches it in the tests
+	@$(BIN)/python tests/charts/test_settings.py
 
 bench: environments  ## every benchmark: ratios, each measured in one run
 	@for b in benchmarks/*.py; do echo "== $$b"; $(RUN) $(BIN)/python $$b || exit 1; done

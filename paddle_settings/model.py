@@ -26,7 +26,7 @@ setting, and those of a group in which a setting without a default is wrong. Imp
 import difflib
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -38,17 +38,22 @@ from pydantic import (
     GetJsonSchemaHandler,
     ModelWrapValidatorHandler,
     ValidationError,
+    ValidationInfo,
     model_validator,
 )
 from pydantic_core import CoreSchema, ErrorDetails
 
+from paddle_settings import conditions
 from paddle_settings import file as settings_file
 from paddle_settings.addresses import hide_secrets
+from paddle_settings.conditions import Counts
 from paddle_settings.docstrings import descriptions
 from paddle_settings.errors import SettingError as SettingError
 
 Spec = TypeVar("Spec", bound="Settings")
 Location = tuple[int | str, ...]
+HANDED_DOWN = "handed_down"
+"""Key of a validation's context: settings of files that the user's own file extends."""
 LONGEST_SHOWN = 80
 """How many characters of a wrong value a sentence repeats at most."""
 
@@ -73,6 +78,13 @@ class Refused(ValueError):
             f"{path} is {format_value(self.found)}: "
             f"{self.allowed.replace('{here}', f'{here}.' if here else '')}"
         )
+
+
+class WithoutEffect(str):
+    """The sentence about a setting that is given and has no effect."""
+
+    path: str
+    """The setting."""
 
 
 Fault = str | Refused
@@ -101,6 +113,25 @@ class Settings(BaseModel):
         """
         yield from ()
 
+    def _without_effect(self) -> Iterator[Fault]:
+        """Yields what is given in this file and cannot have an effect (`conditions.Counts`)."""
+        for setting in conditions.given(self):
+            asks = setting.value if isinstance(setting.value, Settings) else bool(setting.value)
+            for condition in setting.conditions if asks else ():
+                yield from check(lambda: self._refuse(setting, condition))  # noqa: B023
+
+    def _refuse(self, setting: conditions.Given, condition: Counts) -> Iterator[Fault]:
+        if condition.holds(setting.group, self):
+            return
+        several = isinstance(setting.value, Settings | Mapping | list | tuple)
+        shown = "given" if several else format_value(setting.value)
+        fault = WithoutEffect(
+            f"{setting.path} is {shown}: it counts only {condition.only}; leave it out"
+            + (f"; {condition.instead}" if condition.instead else "")
+        )
+        fault.path = setting.path
+        yield fault
+
     def given(self, *names: str) -> Iterator[tuple[str, Any]]:
         """Yields the names and values of those settings that the file has, whatever their value."""
         for name in names:
@@ -116,12 +147,20 @@ class Settings(BaseModel):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _obeys(cls, value: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
+    def _obeys(
+        cls, value: Any, validate: ModelWrapValidatorHandler[Self], info: ValidationInfo
+    ) -> Self:
         group = validate(value)
         if isinstance(value, _SoundSettings):
             for field in list(value.faulty_fields(group)):
                 del group.__dict__[field]
-        if faults := list(check(group._faults)):
+        ignored = (info.context or {}).get(HANDED_DOWN, ())
+        faults = [
+            fault
+            for fault in check(group._faults)
+            if not (isinstance(fault, WithoutEffect) and fault.path in ignored)
+        ]
+        if faults:
             raise _Broken(faults)
         return group
 
@@ -135,6 +174,11 @@ class Settings(BaseModel):
         for name, description in descriptions(cls).items():
             setting = settings[cls.model_fields[name].alias or name]
             setting.setdefault("description", description)
+        for name, field in cls.model_fields.items():
+            for condition in conditions.conditions(cls, name):
+                setting = settings[field.alias or name]
+                said = f"{setting.get('description', '')} Counts only {condition.only}."
+                setting["description"] = said.strip()
         return schema
 
 
@@ -189,10 +233,15 @@ def read(spec: type[Spec], path: Path) -> Spec:
         ) from None
 
 
-def parse(spec: type[Spec], settings: Mapping[str, Any]) -> Spec:
-    """Returns the settings as a `spec`. Raises SettingError if they are not allowed."""
+def parse(spec: type[Spec], settings: Mapping[str, Any], handed_down: Collection[str] = ()) -> Spec:
+    """Returns the settings as a `spec`. Raises SettingError if they are not allowed.
+
+    `handed_down` are settings of files that the user's own extends: where one has no effect, it is
+    ignored.
+    """
+    context = {HANDED_DOWN: handed_down}
     try:
-        return spec.model_validate(dict(settings))
+        return spec.model_validate(dict(settings), context=context)
     except ValidationError as error:
         # A default that follows from faulty settings is no fault of its own.
         faults = [
@@ -223,7 +272,7 @@ def parse(spec: type[Spec], settings: Mapping[str, Any]) -> Spec:
     # Rules between settings need a whole group: they are checked without the faulty settings, and
     # one that reads such a setting ends there.
     try:
-        spec.model_validate(_drop_faulty(settings, wrong))
+        spec.model_validate(_drop_faulty(settings, wrong), context=context)
     except ValidationError as error:
         rules = (fault for fault in error.errors(include_url=False) if _rules_of(fault))
         lines += [line for fault in rules for line in _lines(spec, fault)]
@@ -234,7 +283,8 @@ def format_value(value: object) -> str:
     """Returns a value as the user wrote it, on one line and shortened."""
     if value is None:
         return "empty"
-    text = str(value).lower() if isinstance(value, bool) else str(value)
+    text = f"{value:.15g}" if isinstance(value, float) else str(value)
+    text = text.lower() if isinstance(value, bool) else text
     text = " ".join(hide_secrets(text).split())
     return f"{text[:LONGEST_SHOWN]}..." if len(text) > LONGEST_SHOWN else text or "empty"
 

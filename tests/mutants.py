@@ -19,7 +19,7 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 MUTANTS = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
-ENVIRONMENTS = (".venv", ".venv-image", ".venv-emulator", ".venv-checkov", "node_modules")
+ENVIRONMENTS = (*ROOT.glob(".venv*"), ROOT / "node_modules")
 
 
 @contextmanager
@@ -30,8 +30,8 @@ def second_tree() -> Iterator[Path]:
     subprocess.run([*worktree, "remove", "--force", tree], capture_output=True, check=False)
     subprocess.run([*worktree, "add", "--quiet", "--force", "--detach", tree], check=True)
     try:
-        for name in ENVIRONMENTS:
-            subprocess.run(["cp", "--archive", "--link", ROOT / name, tree / name], check=True)
+        for made in ENVIRONMENTS:
+            subprocess.run(["cp", "--archive", "--link", made, tree / made.name], check=True)
         # What names the project's folder: an editable package's finder, and the programs.
         packages = (tree / ".venv").glob("lib/*/site-packages/__editable__*")
         for file in (*packages, *(tree / ".venv/bin").iterdir()):

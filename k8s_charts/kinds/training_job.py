@@ -60,6 +60,7 @@ def settings(job: TrainingJob) -> dict[str, str]:
             Variable.RESUME: json.dumps(job.resume) if job.resume else None,
             **_recipe(job),
             Variable.METRICS: json.dumps(job.metrics) if job.metrics else None,
+            Variable.NAN: "fail" if job.limits.nan == "fail" else None,
             Variable.APART: "true" if job.apart else None,
             Variable.TEMPLATES: ",".join(
                 name for name, text in job.environment.items() if "{" in text or "}" in text

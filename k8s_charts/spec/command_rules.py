@@ -1,7 +1,8 @@
 """Refuses commands, variables and arguments that no pod can run."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from paddle_node import command_line, contract
 
@@ -9,6 +10,11 @@ from k8s_charts.spec.job_settings import JobSettings
 from k8s_charts.spec.program_archive import INLINE_LIMIT, json_size
 
 _SHELL = ("|", "||", "&", "&&", ";", "<", ">", ">>", "2>&1")
+_QUOTED = re.compile(r"""\\.|'[^']*'|"(?:\\.|[^"$`\\])*"|\{[^{}]*\}""", re.DOTALL)
+"""What a shell leaves as it is; in braces stands a placeholder."""
+_SCRIPT = re.compile(r"\s*(\S*/)?(ba|da|z|k)?sh\s+-\w*c\s")
+_EXPANDED = re.compile(r"(?:^|\s)(~(?:/\S*)?(?=\s|$))|\S*(?:\$[\w({@*#?]|`|\*)\S*")
+_EXPANDED_WORD = re.compile(r"\$(\w+|\{\w+\})|~(/.*)?")
 _OUTPUT = re.compile(r"(?!.*/\.\.(/|$))(output|\{output\})/+[^/].*", re.DOTALL)
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 
@@ -31,10 +37,7 @@ def command_faults(job: JobSettings, command: tuple[str, ...]) -> Iterator[str]:
             "environment"
         )
     if shell := next((word for word in command if word in _SHELL), None):
-        yield (
-            f"command has the word {shell}: no shell reads it; a script is allowed, or bash "
-            "-c '...'"
-        )
+        yield _no_shell("command", shell)
     if wrong := command_line.contradiction(line.flags, job.trainers):
         yield (
             f"command has {wrong} and trainers is {job.trainers}: leave the flag out, or "
@@ -74,6 +77,29 @@ def command_faults(job: JobSettings, command: tuple[str, ...]) -> Iterator[str]:
         if path is not None and not _OUTPUT.fullmatch(path):
             more = f", or {contract.EXIT_CODE}" if setting == "success" else ""
             yield f"{setting} is {path}: a path below output/ is allowed, without ..{more}"
+
+
+def shell_faults(settings: Mapping[str, Any]) -> Iterator[str]:
+    """Yields the words of a job file's command and `resume` that a shell would replace, such as
+    $EPOCHS, ~/out and data/*.txt; quotes keep a word as it is, and so does a list, but for a
+    variable or ~ that is all of a word.
+    """
+    for name in ("command", "resume"):
+        line = settings.get(name)
+        if isinstance(line, str) and not _SCRIPT.match(line):
+            plain = _QUOTED.sub(lambda quoted: "-" * len(quoted[0]), line)
+            if found := _EXPANDED.search(plain):
+                yield _no_shell(name, line[found.start() : found.end()].strip())
+        elif isinstance(line, list | tuple):
+            words = (word for word in line if isinstance(word, str))
+            if word := next((word for word in words if _EXPANDED_WORD.fullmatch(word)), None):
+                yield _no_shell(name, word)
+
+
+def _no_shell(setting: str, word: str) -> str:
+    return (
+        f"{setting} has the word {word}: no shell reads it; a script is allowed, or bash -c '...'"
+    )
 
 
 def environment_faults(job: JobSettings) -> Iterator[str]:

@@ -10,6 +10,7 @@ from paddle_node import command_line, contract
 from paddle_node.contract import Variable
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
+from k8s_charts.spec import conditions
 from k8s_charts.spec.value_types import ServiceName, Text, bounded_field
 from paddle_settings.addresses import hide_secrets
 from paddle_settings.model import Fault, Settings
@@ -61,38 +62,48 @@ Stage = Annotated[
 class Data(Settings):
     """The data to train on, and how they come to the volume."""
 
-    source: Text | None = Field(default=None, min_length=1)
+    source: Annotated[Text | None, conditions.UNPREPARED] = Field(default=None, min_length=1)
     """A local file, s3://bucket/prefix, https://..., or a path on the volume, below its mount path.
     A local file is absolute, ~/... or relative to this file. It is uploaded before the job starts:
     to your own volume, if `volume` names one, else to the deployed bucket. Everybody who may read
     the manifest can read a query (?...).
     """
-    upload_to: Literal["bucket", "volume"] | None = None
+    upload_to: Annotated[Literal["bucket", "volume"] | None, conditions.LOCAL_FILE] = None
     """Where a local file is uploaded to. bucket: the deployed bucket; the default with the deployed
     file system. volume: the job's folder on the volume; the default with any other volume. An
     upload to the volume needs no AWS rights, but passes through the API server.
     """
-    prepared: bool = False
+    prepared: Annotated[bool, conditions.UNSHARED] = False
     """The shards are on the volume already, as <i>/data/ or data/<i>/ in the job's folder, so there
     is no data job.
     """
-    shared: bool = False
+    shared: Annotated[bool, conditions.COMMAND] = False
     """One unpacked, unsplit copy for all jobs of this source; for a `command` of your own."""
-    format: Text = Field(default="lines", pattern=f"^({contract.RECORD_FORMAT})$")
+    format: Annotated[Text, conditions.UNSHARED] = Field(
+        default="lines", pattern=f"^({contract.RECORD_FORMAT})$"
+    )
     """lines | files | module:function, a record reader in your program's folder."""
-    header: bool = False
+    header: Annotated[bool, conditions.UNSHARED, conditions.LINES, conditions.UNPREPARED] = False
     """The first line of each file of the source is a header, not a record."""
-    shards: int | None = bounded_field(Variable.SPLIT_COUNT, optional=True)
+    shards: Annotated[int | None, conditions.UNSHARED, conditions.UNPREPARED] = bounded_field(
+        Variable.SPLIT_COUNT, optional=True
+    )
     """Number of shards. Default: one for each trainer."""
-    splitters: int = bounded_field(Variable.SPLIT_PODS)
+    splitters: Annotated[int, conditions.UNSHARED, conditions.UNPREPARED] = bounded_field(
+        Variable.SPLIT_PODS
+    )
     """Pods that split together; more than 1 is faster for sources of many objects."""
-    hold_out: Annotated[float, Variable.HOLD_OUT] = bounded_field(Variable.HOLD_OUT)
+    hold_out: Annotated[float, Variable.HOLD_OUT, conditions.UNSHARED, conditions.UNPREPARED] = (
+        bounded_field(Variable.HOLD_OUT)
+    )
     """Share of the records that are held out of training, to measure the model."""
-    shuffle_seed: Annotated[int | None, Variable.SHUFFLE_SEED] = Field(default=1, ge=0, lt=2**63)
+    shuffle_seed: Annotated[
+        int | None, Variable.SHUFFLE_SEED, conditions.UNSHARED, conditions.UNPREPARED
+    ] = Field(default=1, ge=0, lt=2**63)
     """Shuffle before the split with this seed; null keeps the source's order, which is often
     sorted.
     """
-    stage: Stage = "never"
+    stage: Annotated[Stage, conditions.AGENT, conditions.UNSHARED] = "never"
     """Whether each trainer copies its shard to the pod's scratch before it trains: always | never,
     or true | false.
     """
@@ -100,11 +111,6 @@ class Data(Settings):
     def _faults(self) -> Iterator[Fault]:
         if self.source is not None and (fault := address_fault(self.source)):
             yield f"data.source {fault}"
-        if self.header and self.format != "lines":
-            yield (
-                f"data.header is true and data.format is {self.format}: only lines have a header, "
-                "leave it out"
-            )
 
 
 class FromJob(Settings):

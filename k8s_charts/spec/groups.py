@@ -7,6 +7,7 @@ from paddle_node import contract
 from paddle_node.contract import Variable
 from pydantic import Field
 
+from k8s_charts.spec import conditions
 from k8s_charts.spec.value_types import (
     AbsolutePath,
     Amount,
@@ -29,7 +30,7 @@ from k8s_charts.spec.value_types import (
     amount,
     bounded_field,
 )
-from paddle_settings.model import Fault, Refused, Settings
+from paddle_settings.model import Fault, Settings
 
 
 class Resources(Settings):
@@ -76,9 +77,9 @@ class Gpus(Settings):
 
     count: int = bounded_field(Variable.GPUS)
     """GPUs of each trainer pod."""
-    node_selector: Labels = Field(default_factory=dict)
+    node_selector: Annotated[Labels, conditions.GPUS] = Field(default_factory=dict)
     """Labels of the nodes with the right GPU, such as accelerator: nvidia-tesla-p100."""
-    parameter_servers: bool = False
+    parameter_servers: Annotated[bool, conditions.SERVERS_GPUS] = False
     """controller paddlejob: parameter servers get the same GPUs and nodes."""
 
 
@@ -91,25 +92,31 @@ class Volume(Settings):
     an existing claim. none: only with controller paddlejob. Unset: the kind of the deployed file
     system.
     """
-    size: Amount = "10Gi"
+    size: Annotated[Amount, conditions.volume("efs", "lustre", "nfs", "host-path")] = "10Gi"
     """Size of the claim. EFS, NFS and folders have no size, so for them it is a placeholder."""
     mount_path: MountPath = contract.VOLUME_MOUNT
     """Containers see the job's folder below it: <mount_path>/<job name>."""
     folder: FolderBelow | None = None
     """The jobs' folders lie in this folder of the volume, instead of its root."""
-    mount_options: Several[MountOption] | None = None
+    mount_options: Annotated[
+        Several[MountOption] | None, conditions.volume("efs", "lustre", "nfs")
+    ] = None
     """efs and nfs: mount options instead of the default ones. Default of nfs: the tutorials'
     options, and noresvport.
     """
-    file_system_id: str | None = Field(default=None, pattern=r"^fs-[0-9a-f]{8,40}$")
+    file_system_id: Annotated[str | None, conditions.volume("efs")] = Field(
+        default=None, pattern=r"^fs-[0-9a-f]{8,40}$"
+    )
     """efs: another file system than the deployed one."""
-    access_point_id: str | None = Field(default=None, pattern=r"^fsap-[0-9a-f]{8,40}$")
+    access_point_id: Annotated[str | None, conditions.volume("efs")] = Field(
+        default=None, pattern=r"^fsap-[0-9a-f]{8,40}$"
+    )
     """efs: its access point."""
-    server: Text | None = Field(default=None, min_length=1)
+    server: Annotated[Text | None, conditions.volume("nfs")] = Field(default=None, min_length=1)
     """nfs: the server's name. Default: the deployed file system's."""
-    path: AbsolutePath | None = None
+    path: Annotated[AbsolutePath | None, conditions.volume("nfs", "host-path")] = None
     """nfs: the exported folder, default /; host-path: the folder of the node."""
-    claim: ObjectName | None = None
+    claim: Annotated[ObjectName | None, conditions.volume("claim")] = None
     """claim: the name of a PersistentVolumeClaim in the job's namespace."""
 
     @property
@@ -134,11 +141,13 @@ class Ports(Settings):
     control: int = bounded_field(Variable.CONTROL_PORT)
     """The agents' port."""
     # A pod's 0, for no metrics, is what a job without `scrape` has.
-    metrics: int = bounded_field(Variable.METRICS_PORT, default=contract.METRICS_PORT, least=1)
-    """The agents' port at which the pods that `scrape` names read the metrics."""
-    host_ports: bool | Several[Annotated[int, Field(ge=1, le=65535)]] = Field(
-        default=False, union_mode="left_to_right"
+    metrics: Annotated[int, conditions.SCRAPED] = bounded_field(
+        Variable.METRICS_PORT, default=contract.METRICS_PORT, least=1
     )
+    """The agents' port at which the pods that `scrape` names read the metrics."""
+    host_ports: Annotated[
+        bool | Several[Annotated[int, Field(ge=1, le=65535)]], conditions.POD_LIST
+    ] = Field(default=False, union_mode="left_to_right")
     """The tutorials' host ports: true for the parameter server's, or a list. Needs discovery
     pod-list and a namespace of its own.
     """
@@ -239,9 +248,9 @@ class Gang(Settings):
 
     kind: Literal["none", "volcano", "kueue"] = "none"
     """Needs Volcano or Kueue in the cluster: docs/jobs.md."""
-    queue: QueueName | None = None
+    queue: Annotated[QueueName | None, conditions.QUEUES] = None
     """Kueue's LocalQueue, or Volcano's Queue."""
-    priority: QueueName | None = None
+    priority: Annotated[QueueName | None, conditions.QUEUES] = None
     """Kueue's WorkloadPriorityClass, or the PodGroup's PriorityClass."""
 
 
@@ -250,7 +259,7 @@ class Limits(Settings):
 
     retries: int = bounded_field(Variable.RETRIES)
     """How many pods of one trainer may fail; disruptions and restarts in place do not count."""
-    attempts: Annotated[int, Variable.ATTEMPTS] = bounded_field(Variable.ATTEMPTS)
+    attempts: Annotated[int, Variable.ATTEMPTS, conditions.AGENT] = bounded_field(Variable.ATTEMPTS)
     """After how many failed attempts without progress in between the job fails: 3 means two
     retries. Each counts once, whatever its exception; lost pods do not count. A program that cannot
     start is not retried.
@@ -258,12 +267,12 @@ class Limits(Settings):
     hours: float = Field(default=24.0, gt=0.001, le=8760)
     """Hours after which the job ends as failed."""
     # A pod accepts any time above 0, for pods of one machine; a cluster first has to schedule them.
-    peer_deadline_seconds: Annotated[int, Variable.PEER_DEADLINE] = bounded_field(
+    peer_deadline_seconds: Annotated[int, Variable.PEER_DEADLINE, conditions.AGENT] = bounded_field(
         Variable.PEER_DEADLINE, above=None, least=10, most=86400
     )
     """How long to wait for all trainers; then the job fails and names the missing ones."""
     # A pod accepts any time above 0; the kubelet asks too rarely to measure less than a minute.
-    stall_seconds: Annotated[int, Variable.STALL] = bounded_field(
+    stall_seconds: Annotated[int, Variable.STALL, conditions.AGENT] = bounded_field(
         Variable.STALL, above=None, least=60, most=86400
     )
     """A trainer that takes no step for this long counts as hung, and is replaced."""
@@ -271,20 +280,16 @@ class Limits(Settings):
     # that of a pod which names no period.
     grace_period_seconds: int = Field(default=120, ge=15, le=3600)
     """How long a pod may save after SIGTERM."""
-    keep_finished_hours: float = Field(default=24.0, ge=0, le=8760)
+    nan: Annotated[Literal["fail", "warn"] | None, conditions.COMMAND] = None
+    """What follows if a metric becomes NaN or infinite. warn: the log, status and the end of the
+    job say so; fail: the job ends. Default: warn.
+    """
+    keep_finished_hours: Annotated[float, conditions.REMOVED] = Field(default=24.0, ge=0, le=8760)
     """How long a finished job stays visible, a minute at least; its output stays on the volume."""
     keep_finished: Literal["never"] | None = None
     """never: Kubernetes never removes a finished job by itself. For a cluster whose Jobs are
     applied from a repository, which would create a removed Job again, and train it again.
     """
-
-    def _faults(self) -> Iterator[Fault]:
-        if self.keep_finished is not None and "keep_finished_hours" in self.model_fields_set:
-            yield Refused(
-                "keep_finished_hours",
-                self.keep_finished_hours,
-                "leave it out, keep_finished is never: a finished job is not removed",
-            )
 
 
 class NamespaceLimits(Settings):
@@ -311,13 +316,15 @@ class PaddleJobSettings(Settings):
     """How the pods reach each other."""
     clean_pod_policy: Literal["Always", "Never", "OnFailure", "OnCompletion"] = "Never"
     """When the operator deletes the pods of a job that ended, and with them their logs."""
-    elastic: int | None = Field(default=None, ge=0)
+    elastic: Annotated[int | None, conditions.ELASTIC] = Field(default=None, ge=0)
     """The operator's elastic level: workers may come and go. Needs etcd_server."""
-    etcd_server: Server | None = None
+    etcd_server: Annotated[Server | None, conditions.ETCD] = None
     """host:port of the etcd that elastic workers meet in."""
     install_operator: bool = True
     """Add the operator itself: CRD, namespace, rights, Deployment."""
-    operator_image: ImageName = "registry.baidubce.com/paddlecloud/controller:v0.3.5"
+    operator_image: Annotated[ImageName, conditions.INSTALLED] = (
+        "registry.baidubce.com/paddlecloud/controller:v0.3.5"
+    )
     """The operator's image, as its own deploy/v1/operator.yaml names it. Mirror it, because that
     registry may be gone. Releases before v0.3.5 give parameter servers no port, and Paddle does not
     start without one.

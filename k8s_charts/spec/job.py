@@ -13,7 +13,7 @@ from paddle_node import command_line
 from pydantic import ConfigDict, PrivateAttr
 
 from k8s_charts.spec import recipe, rules
-from k8s_charts.spec.command_rules import command_faults
+from k8s_charts.spec.command_rules import command_faults, shell_faults
 from k8s_charts.spec.job_settings import TRAIN_PY, JobSettings
 from k8s_charts.spec.program import Program
 from k8s_charts.spec.recipe import AppliedRecipe
@@ -59,6 +59,8 @@ class TrainingJob(JobSettings):
             with layered.naming_files():
                 return cls.parse(layered.merged, folder, fetch=fetch, job_file=job_file)
         job = model.parse(cls, settings)
+        if job.has_agent and (faults := list(shell_faults(settings))):
+            raise SettingError("\n".join(faults))
         program = job.program.read(folder, fetch=fetch, job_file=job_file)
         job._check(program)
         return job.model_copy(update={"program": program})._with_recipe(folder)
@@ -119,4 +121,5 @@ class TrainingJob(JobSettings):
         return job
 
     def _faults(self) -> Iterator[Fault]:
+        yield from self._without_effect()
         yield from rules.faults(self)

@@ -10,7 +10,7 @@ from paddle_node import command_line, contract
 from paddle_node.contract import Variable
 from pydantic import AliasChoices, Field, WithJsonSchema, model_validator
 
-from k8s_charts.spec import groups
+from k8s_charts.spec import conditions, groups
 from k8s_charts.spec import pod_security as standards
 from k8s_charts.spec.data import Data, Input, InputName
 from k8s_charts.spec.pod import PodAdditions
@@ -66,7 +66,9 @@ class JobSettings(Settings):
     """
     image: ImageName | None = None
     """Default: the image that was pushed last (image.json)."""
-    mode: Literal["parameter-server", "collective", "single"] = "parameter-server"
+    mode: Annotated[Literal["parameter-server", "collective", "single"], conditions.MODE] = (
+        "parameter-server"
+    )
     """parameter-server: for sparse models. collective: for dense models; the trainers exchange
     gradients. single: one pod.
     """
@@ -76,7 +78,7 @@ class JobSettings(Settings):
     """Who runs the pods. job: Kubernetes' own Job; paddlejob: the PaddleJob operator. (Until 0.1
     called `engine`.)
     """
-    discovery: Literal["index", "pod-list"] = "index"
+    discovery: Annotated[Literal["index", "pod-list"], conditions.AGENT] = "index"
     """How pods find each other. index: by name, without rights. pod-list: they ask the API server,
     as in the tutorials.
     """
@@ -88,32 +90,40 @@ class JobSettings(Settings):
     """Which Paddle the image of `make image` and the rehearsal have. Default: 3.3; 2.6 with
     parameter servers, which upstream has discontinued.
     """
-    runtime: Literal["fleet-ps", "collective", "paddle-0.x", "launch"] | None = None
+    runtime: Annotated[
+        Literal["fleet-ps", "collective", "paddle-0.x", "launch"] | None, conditions.AGENT
+    ] = None
     """What trains. Default: launch with a command, else the mode's."""
     # Fewer than the agents can manage: one variable has no room for more peers (docs/scale.md).
     trainers: int = bounded_field(Variable.TRAINERS, most=MOST_TRAINERS)
     """How many pods train. In mode parameter-server of controller job each runs a parameter server
     and a trainer.
     """
-    parameter_servers: int | None = Field(default=None, ge=0, le=MOST_TRAINERS)
+    parameter_servers: Annotated[int | None, conditions.SERVERS] = Field(
+        default=None, ge=0, le=MOST_TRAINERS
+    )
     """With controller paddlejob, how many pods serve parameters. With controller job, each trainer
     pod has one.
     """
-    passes: Annotated[int, Variable.PASSES] = bounded_field(Variable.PASSES)
+    passes: Annotated[int, Variable.PASSES, conditions.PASSES] = bounded_field(Variable.PASSES)
     """Passes (epochs) over the data."""
-    keep_passes: Annotated[int, Variable.KEEP_PASSES] = bounded_field(Variable.KEEP_PASSES)
+    keep_passes: Annotated[int, Variable.KEEP_PASSES, conditions.SAVES] = bounded_field(
+        Variable.KEEP_PASSES
+    )
     """How many of the newest passes stay on the volume; 0 keeps all."""
-    checkpoint_minutes: float = Field(default=10, ge=0, le=525_600)
+    checkpoint_minutes: Annotated[float, conditions.SAVES] = Field(default=10, ge=0, le=525_600)
     """Minutes between checkpoints inside a pass; 0: none."""
-    resume_from: Literal["same", "any"] = "same"
+    resume_from: Annotated[Literal["same", "any"], conditions.AGENT] = "same"
     """same: resume only from passes of this very data and program; any: from the newest pass,
     whatever made it.
     """
     threads: int = bounded_field(Variable.THREADS)
     """Threads in one trainer."""
-    seed: Annotated[int, Variable.SEED] = bounded_field(Variable.SEED)
+    seed: Annotated[int, Variable.SEED, conditions.PASSES] = bounded_field(Variable.SEED)
     """Seed of initial parameters and of the order of batches."""
-    network_device: Text = Field(default="eth0", min_length=1, max_length=15)
+    network_device: Annotated[Text, conditions.PADDLE_0X] = Field(
+        default="eth0", min_length=1, max_length=15
+    )
     """The pod's network device (0.x: --nics)."""
     program: Program = Field(default_factory=Program)
     command: CommandLine | None = Field(
@@ -124,33 +134,41 @@ class JobSettings(Settings):
             "container's command as it is."
         ),
     )
-    processes: int | None = bounded_field(Variable.PROCESSES, optional=True)
-    """With command: its processes in each pod. Default: one for each GPU, else 1."""
-    recipe: Text | None = Field(default=None, min_length=1, examples=["none", "./mine.yaml"])
-    """With command: the recipe of its training stack, by its name or your own file
+    processes: Annotated[int | None, conditions.LAUNCH] = bounded_field(
+        Variable.PROCESSES, optional=True
+    )
+    """Its processes in each pod. Default: one for each GPU, else 1."""
+    recipe: Annotated[Text | None, conditions.RECIPE] = Field(
+        default=None, min_length=1, examples=["none", "./mine.yaml"]
+    )
+    """The recipe of its training stack, by its name or your own file
     (docs/recipes.md). It sets resume, progress, success and metrics where you do not. none: no
     recipe. Default: the one that knows the command.
     """
-    resume: CommandLine = ()
-    """With command: words that follow it where something matches their {newest:<glob>} (or
+    resume: Annotated[CommandLine, conditions.COMMAND] = ()
+    """Words that follow it where something matches their {newest:<glob>} (or
     {newest_stem:<glob>}, the same without its suffix), such as --resume {newest:output/*.pdparams}.
     """
-    progress: Annotated[Text | None, Variable.PROGRESS] = Field(default=None, min_length=1)
-    """With command: the files that show its progress, such as output/*.pdparams: a higher number in
+    progress: Annotated[Text | None, Variable.PROGRESS, conditions.COMMAND] = Field(
+        default=None, min_length=1
+    )
+    """The files that show its progress, such as output/*.pdparams: a higher number in
     the name than before, or, of a fixed name, new content. Default: those of resume.
     """
-    success: Annotated[Text | None, Variable.SUCCESS] = Field(default=None, min_length=1)
-    """With command: a file below output/ that each attempt writes when it is done. Default: that
-    each process that trained ended with 0. exit-code: the command's exit code alone.
+    success: Annotated[Text | None, Variable.SUCCESS, conditions.COMMAND] = Field(
+        default=None, min_length=1
+    )
+    """A file below output/ that each attempt writes when it is done. Default: that each process
+    that trained ended with 0. exit-code: the command's exit code alone.
     """
-    apart: bool = False
-    """With command: its pods work apart on purpose, each a world of its own."""
-    metrics: dict[VariableName, Text] = Field(default_factory=dict)
-    """With command: how to read its steps from its output: a pattern (RE2's) with a group around
+    apart: Annotated[bool, conditions.COMMAND] = False
+    """Its pods work apart on purpose, each a world of its own."""
+    metrics: Annotated[dict[VariableName, Text], conditions.COMMAND] = Field(default_factory=dict)
+    """How to read its steps from its output: a pattern (RE2's) with a group around
     the number, by the metric's name, such as loss: 'loss: ([0-9.]+)'. The pattern of step reads the
     step's number.
     """
-    network: Literal["open", "closed"] | None = None
+    network: Annotated[Literal["open", "closed"] | None, conditions.POD_NETWORK] = None
     """open: trainers reach any address but link-local ones; closed: only each other. Default: open
     with command, else closed.
     """
@@ -164,25 +182,27 @@ class JobSettings(Settings):
     """What to train on. A command that makes or fetches its own data needs none; with controller
     paddlejob the image may bring it.
     """
-    inputs: dict[InputName, Input] = Field(default_factory=dict)
-    """With command: what it reads beside its data, at the path that {<name>} stands for: a local
+    inputs: Annotated[dict[InputName, Input], conditions.COMMAND] = Field(default_factory=dict)
+    """What it reads beside its data, at the path that {<name>} stands for: a local
     file, s3://..., https://..., or {from_job: <an earlier job>}. A tar or zip is unpacked.
     """
     volume: groups.Volume = Field(default_factory=groups.Volume)
-    ports: groups.Ports = Field(default_factory=groups.Ports)
-    scrape: groups.Scrape | None = None
+    ports: Annotated[groups.Ports, conditions.AGENT] = Field(default_factory=groups.Ports)
+    scrape: Annotated[groups.Scrape | None, conditions.AGENT] = None
     """Serve the trainers' metrics to Prometheus or a CloudWatch agent (docs/monitoring.md).
     Default: none are served.
     """
     resources: groups.TrainerResources = Field(default_factory=groups.TrainerResources)
     """Resources of each trainer pod."""
-    data_resources: groups.Resources = Field(default_factory=groups.Resources)
+    data_resources: Annotated[groups.Resources, conditions.DATA_JOB] = Field(
+        default_factory=groups.Resources
+    )
     """Resources of each pod of the data job."""
     gpus: groups.Gpus = Field(default_factory=groups.Gpus)
     scheduling: groups.Scheduling = Field(default_factory=groups.Scheduling)
     pod: PodAdditions = Field(default_factory=PodAdditions)
     """More of each pod, under Kubernetes' own names: labels, sidecars, volumes, pull secrets."""
-    data_pod: PodAdditions | None = None
+    data_pod: Annotated[PodAdditions | None, conditions.DATA_JOB] = None
     """The same for the data job's pods. Default: as `pod`; {}: nothing."""
     pod_security: standards.Level = "restricted"
     """Pod Security Standard of the namespace, and of what you add to the pods. A level weaker than
@@ -194,7 +214,7 @@ class JobSettings(Settings):
     """Name the Jobs without a hash. Then delete a job before you apply a changed one."""
     namespace_limits: groups.NamespaceLimits | None = None
     """A ceiling for all jobs of the namespace together."""
-    paddlejob: groups.PaddleJobSettings | None = None
+    paddlejob: Annotated[groups.PaddleJobSettings | None, conditions.OPERATOR] = None
     """controller paddlejob: settings that only its operator reads."""
 
     @model_validator(mode="before")
@@ -252,9 +272,16 @@ class JobSettings(Settings):
         return self.chosen_runtime in PARAMETER_SERVERS
 
     @property
+    def line(self) -> tuple[str, ...]:
+        """The command that trains: the job's own, else the shipped one."""
+        return tuple(self.command) if self.command is not None else command_line.SHIPPED
+
+    @property
     def reports_passes(self) -> bool:
         """Whether the program trains in passes that our API counts."""
-        return self.has_agent and self.command is None and self.chosen_runtime in TRAIN_PY
+        return (
+            self.has_agent and self.line == command_line.SHIPPED and self.chosen_runtime in TRAIN_PY
+        )
 
     @property
     def chosen_processes(self) -> int:

@@ -12,14 +12,6 @@ def _mode(job: JobSettings) -> Iterator[str]:
         yield "discovery is pod-list: collective ranks are found by index, leave discovery out"
 
 
-def _host_ports(job: JobSettings) -> Iterator[str]:
-    if job.discovery != "pod-list" and job.ports.host_ports:
-        yield (
-            "ports.host_ports is given and discovery is index: host ports belong to the "
-            "tutorials' `discovery: pod-list`"
-        )
-
-
 def _namespace(job: JobSettings) -> Iterator[str]:
     if job.namespace in SHARED_NAMESPACES and job.ports.host_ports:
         yield (
@@ -28,4 +20,4 @@ def _namespace(job: JobSettings) -> Iterator[str]:
         )
 
 
-RULES = (_mode, _host_ports, _namespace)
+RULES = (_mode, _namespace)

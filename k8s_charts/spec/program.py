@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from k8s_charts.spec import conditions
 from k8s_charts.spec.program_archive import ProgramArchive, read_requirements
 from k8s_charts.spec.value_types import ObjectName, Several, Text
 from paddle_settings.errors import SettingError
@@ -64,40 +65,46 @@ class Program(Settings):
     pods see it at /opt/paddle/own/<folder>); volume: it lies in the job's folder on the volume
     already.
     """
-    folder: Text = Field(default="quick_start", examples=["./my_program", "quick_start"])
+    folder: Annotated[Text, conditions.from_("image", "volume", "configmap", "git")] = Field(
+        default="quick_start", examples=["./my_program", "quick_start"]
+    )
     """./my_program: a folder of yours, relative to this file (`from: folder` and `path`). Without a
     slash: its name in the image's programs and in the job's folder. `from: git`: the program's
     folder in the repository; default: all.
     """
-    path: Text | None = None
+    path: Annotated[Text | None, conditions.from_("folder", "configmap")] = None
     """The local folder, relative to this file. `from: folder`: subfolders too, without what git
     ignores; `from: configmap`: files only, 250 kB.
     """
-    include: Several[Text] = ()
+    include: Annotated[Several[Text], conditions.from_("folder", "configmap", "git")] = ()
     """Files and folders below that folder which are sent although git ignores them, and files which
     are sent although they look like secrets, such as .env: without their name here, these are
     refused.
     """
-    repository: Text | None = Field(
+    repository: Annotated[Text | None, conditions.from_("git")] = Field(
         default=None,
         pattern=r"^(https://[^\s@]+|ssh://[^\s-]\S*|file:///\S+)$",
         examples=["https://host/name.git", "ssh://git@host/name.git", "file:///folder"],
     )
     """`from: git`: where your own git fetches the commit, with your credentials."""
-    commit: Text | None = Field(default=None, pattern="^[0-9a-f]{40}$", examples=["0" * 40])
+    commit: Annotated[Text | None, conditions.from_("git")] = Field(
+        default=None, pattern="^[0-9a-f]{40}$", examples=["0" * 40]
+    )
     """The commit's full id (`git rev-parse HEAD`)."""
     requirements: Text | Several[Text] = ()
     """Python packages: a list, or a file of requirements in the program's folder, with hashes if
     you like.
     """
-    environment: Literal["built", "image"] | None = None
+    environment: Annotated[Literal["built", "image"] | None, conditions.REQUIREMENTS] = None
     """Where the requirements come from. built: a Job of its own builds them once in the cluster;
     image: `make image JOB=` bakes them. Default: built; image with `packages` and controller
     paddlejob.
     """
-    index: PackageIndex | None = None
+    index: Annotated[PackageIndex | None, conditions.BUILT] = None
     """Where the Job finds the packages. Default: PyPI."""
-    wheels: Text | None = Field(default=None, examples=["/home/jobpath/wheels"])
+    wheels: Annotated[Text | None, conditions.BUILT] = Field(
+        default=None, examples=["/home/jobpath/wheels"]
+    )
     """A folder of the volume with all packages; with it, the Job has no network. Do not change the
     content of a folder: its name stands for it.
     """

@@ -20,26 +20,6 @@ from k8s_charts.spec.job_settings import (
 from k8s_charts.spec.value_types import LABEL_LENGTH
 from paddle_settings.model import check, format_value
 
-_OF_A_COMMAND = (
-    "processes",
-    "recipe",
-    "resume",
-    "progress",
-    "success",
-    "apart",
-    "metrics",
-    "inputs",
-)
-_OF_THE_SPLIT = (
-    "prepared",
-    "format",
-    "header",
-    "shards",
-    "splitters",
-    "hold_out",
-    "shuffle_seed",
-    "stage",
-)
 _POD_FILES = re.compile(
     "/(home|opt)|/(home/paddle|opt/paddle|tmp|bin|dev|etc|lib|lib64|proc|run|sbin|sys|usr|var)(/.*)?",
     re.DOTALL,
@@ -47,15 +27,6 @@ _POD_FILES = re.compile(
 """Paths at which the pod has files of its own."""
 _NOWHERE = re.compile(r"(.*/)?\.{0,2}(/.*)?", re.DOTALL)
 """A path that is no folder below the program's: empty, absolute, `.` or `..`."""
-_OF_VOLUMES = {
-    "file_system_id": ("efs",),
-    "access_point_id": ("efs",),
-    "server": ("nfs",),
-    "mount_options": ("efs", "lustre", "nfs"),
-    "path": ("nfs", "host-path"),
-    "claim": ("claim",),
-}
-"""Settings of a volume, and the kinds that have them."""
 
 
 def faults(job: JobSettings) -> Iterator[str]:
@@ -71,9 +42,7 @@ def faults(job: JobSettings) -> Iterator[str]:
         *pod_list_rules.RULES,
         _namespace,
         _volume,
-        _other_volumes,
         _gpus,
-        _gpu_servers,
         _gang,
         _name_length,
         _command_line,
@@ -89,28 +58,6 @@ def faults(job: JobSettings) -> Iterator[str]:
 def _program(job: JobSettings) -> Iterator[str]:
     program, origin = job.program, job.program.origin
     local = origin in ("folder", "configmap")
-    for name, value in program.given("path", "repository", "commit"):
-        if name == "path" and not local:
-            kinds = "`from: folder | configmap`"
-        elif name != "path" and origin != "git":
-            kinds = "`from: git`"
-        else:
-            continue
-        yield (
-            f"program.{name} is {format_value(value)} and program.from is {origin}: {name} belongs "
-            f"to {kinds}"
-        )
-    folder = format_value(program.folder)
-    if origin == "folder" and "folder" in program.model_fields_set:
-        yield (
-            f"program.folder is {folder} and program.from is folder: folder belongs to "
-            "`from: image | volume | configmap | git`"
-        )
-    if program.include and not local and origin != "git":
-        yield (
-            f"program.include is given and program.from is {origin}: include belongs to `from: "
-            "folder | configmap | git`"
-        )
     if local and program.path is None:
         yield f"program.path is missing: `from: {origin}` needs it"
     if origin == "git":
@@ -124,8 +71,8 @@ def _program(job: JobSettings) -> Iterator[str]:
         )
     if _NOWHERE.fullmatch(program.folder) or ("/" in program.folder and origin != "git"):
         yield (
-            f"program.folder is {folder}: a path that begins with ./, or the name of one folder, "
-            "is allowed"
+            f"program.folder is {format_value(program.folder)}: a path that begins with ./, or the "
+            "name of one folder, is allowed"
         )
     # The programs that trainer_image/Dockerfile copies; a job that names its own image knows what
     # it holds.
@@ -147,8 +94,6 @@ def _environment(job: JobSettings) -> Iterator[str]:
             "program.environment is built and program.packages are given: Debian packages need "
             "an image, set `environment: image` or leave packages out"
         )
-    for name, _ in () if job.builds_environment else program.given("index", "wheels"):
-        yield f"program.{name} is given: it belongs to requirements of `environment: built`"
     if program.wheels is None:
         return
     wheels = PurePosixPath(program.wheels)
@@ -170,23 +115,10 @@ def _environment(job: JobSettings) -> Iterator[str]:
 
 def _command(job: JobSettings) -> Iterator[str]:
     runtime = job.chosen_runtime
-    if job.has_agent and job.command is None:
-        for name, _ in job.given(*_OF_A_COMMAND):
-            yield f"{name} is given and command is missing: it belongs to a command"
-        if runtime == "launch":
-            yield "command is missing: runtime launch needs the line that trains"
-    if job.has_agent and job.command:
-        if runtime not in ("launch", "fleet-ps"):
-            yield f"command is given and runtime is {job.runtime}: launch and fleet-ps take one"
-        if runtime == "fleet-ps" and job.processes:
-            yield (
-                f"processes is {job.processes}: runtime fleet-ps has one pserver and one trainer "
-                "a pod, leave it out"
-            )
-        if runtime != "launch" and job.recipe not in (None, "none"):
-            yield (
-                f"recipe is {job.recipe} and runtime is {runtime}: recipes belong to runtime launch"
-            )
+    if job.has_agent and job.command is None and runtime == "launch":
+        yield "command is missing: runtime launch needs the line that trains"
+    if job.has_agent and job.command and runtime not in ("launch", "fleet-ps"):
+        yield f"command is given and runtime is {job.runtime}: launch and fleet-ps take one"
     if re.search("[*?[]", job.success or ""):
         yield f"success is {job.success}: one file below output/ is allowed, without *, ? and ["
 
@@ -210,31 +142,13 @@ def _data(job: JobSettings) -> Iterator[str]:
             "data.source is missing: a local file, s3://bucket/prefix, https://... or a path on "
             "the volume is allowed; with `prepared: true` the shards are on the volume already"
         )
-    if data.source and data.prepared:
-        yield (
-            f"data.source is {format_value(data.source)}: with `prepared: true` nothing is split, "
-            "so leave one of them out"
-        )
-    if "upload_to" in data.model_fields_set and job.local_file is None:
-        yield (f"data.upload_to is {data.upload_to}: it belongs to a local file as data.source")
     # The pod mounts what it names, and Kubernetes takes no such path.
     if job.source_on_volume and ".." in (data.source or "").split("/"):
         yield f"data.source is {data.source}: a path on the volume without .. is allowed"
-    if data.shared:
-        for name, _ in data.given(*_OF_THE_SPLIT):
-            yield (
-                f"data.{name} is given: with `shared: true` nothing is split or copied further, "
-                "leave it out"
-            )
     if controlled and data.shards not in (None, job.trainers):
         yield (
             f"data.shards is {data.shards}: trainer i reads shard i, so with {job.trainers} "
             "trainers leave it out"
-        )
-    if controlled and data.shared and job.command is None:
-        yield (
-            "data.shared is true and command is missing: without a command programs train on "
-            "shards; leave it out"
         )
 
 
@@ -259,8 +173,6 @@ def _names(job: JobSettings) -> Iterator[str]:
 
 def _mode(job: JobSettings) -> Iterator[str]:
     mode, servers, controlled = job.mode, job.parameter_servers, job.has_agent
-    if mode != "parameter-server" and servers:
-        yield f"parameter_servers is {servers}: mode {mode} has none"
     if mode == "parameter-server" and controlled and servers not in (None, job.trainers):
         yield (
             f"parameter_servers is {servers}: with controller job each of the {job.trainers} "
@@ -292,15 +204,6 @@ def _namespace(job: JobSettings) -> Iterator[str]:
             f"pod_security is {job.pod_security}: it needs a namespace of its own, because it "
             f"holds for every pod there, and namespace is {job.namespace}"
         )
-
-
-def _other_volumes(job: JobSettings) -> Iterator[str]:
-    kind = job.volume.kind
-    for name, value in job.volume.given(*_OF_VOLUMES):
-        if value is not None and kind not in _OF_VOLUMES[name]:
-            *others, last = _OF_VOLUMES[name]
-            named = f"{', '.join(others)} and {last}" if others else last
-            yield f"volume.{name} is given and volume.kind is {kind}: {name} belongs to {named}"
 
 
 def _volume(job: JobSettings) -> Iterator[str]:
@@ -341,24 +244,10 @@ def _gpus(job: JobSettings) -> Iterator[str]:
             "image is missing: a job with GPUs names an image that was built for CUDA "
             "(docs/jobs.md)"
         )
-    for name in ("node_selector", "parameter_servers"):
-        if getattr(gpus, name) and not gpus.count:
-            yield f"gpus.{name} is given and gpus.count is 0: GPU settings need at least 1 GPU"
-
-
-def _gpu_servers(job: JobSettings) -> Iterator[str]:
-    if job.gpus.parameter_servers and job.has_agent:
-        yield (
-            "gpus.parameter_servers is given: with controller job servers are in the trainers' "
-            "pods; leave it out"
-        )
 
 
 def _gang(job: JobSettings) -> Iterator[str]:
     gang = job.gang
-    for name in ("queue", "priority"):
-        if getattr(gang, name) and gang.kind == "none":
-            yield f"gang.{name} is given and gang.kind is none: volcano or kueue has queues"
     if gang.kind == "kueue" and gang.queue is None:
         yield ("gang.queue is missing: Kueue admits a job through a LocalQueue of its namespace")
 

@@ -32,7 +32,7 @@ AWS_SENTENCES = {
     "NoRegionError": "no AWS region is set: name it with --region, or set AWS_REGION",
 }
 """Sentences for botocore's other errors, by the errors' names."""
-EXTRAS = {"cdk8s": "submit", "constructs": "submit", "plotly": "board"}
+EXTRAS = {"cdk8s": "submit", "constructs": "submit", "plotly": "board", "pyimport2pkg": "submit"}
 """Maps each module that the base installation leaves out to the extra of pyproject.toml that
 installs it.
 """

@@ -154,6 +154,9 @@ class Rehearsal:
         state.announce(job.name, job.namespace)
         tell_recipe(job, screen.remark)
         tell_program(job, screen.remark)
+        if trial_first and job.command and job.program.requirements:
+            # Before they are installed, which takes minutes.
+            trial.check_packages(job, trial.program_of(job, self.job_file), self.job_file)
         self._prepare_python()
         if trial_first and job.has_agent:
             with screen.phase("try") as phase:
@@ -225,15 +228,16 @@ class Rehearsal:
         for environment in _jobs(host, "environment"):
             self._build(environment, host, addresses)
         data = self._split(data_jobs[0], host, addresses) if data_jobs else {}
-        training = _TRAININGS[self.job.controller](
-            self.job, host, image=self._account.image, project=self.project
-        )
-        log, passes = self._train(training, host, addresses)
+        if not self.job.reports_passes:
+            return self._program(host, addresses)
+        training = host.manifests.jobs[-1]
+        folder = job_folder(training, host)
+        passes = self._train(training, host, addresses)
         if data_jobs:
             check_records(passes, data)
-        held_out = passes and _records(data.get("held_out") or {})
+        held_out = _records(data.get("held_out") or {})
         evaluation = self._measure(host, addresses) if held_out else None
-        return Results.read(self.job, log, host.logs, training.folder, passes, evaluation)
+        return Results.from_passes(self.job, folder, passes, evaluation)
 
     def _build(self, job: Job, host: Host, addresses: AddressBlock) -> None:
         """Runs the environment Job, with this machine's settings of pip and uv, because a rehearsal
@@ -276,29 +280,20 @@ class Rehearsal:
                 phase.result += f"; a copy of {copies}"
         return data
 
-    def _train(
-        self, training: Training, host: Host, addresses: AddressBlock
-    ) -> tuple[Path, tuple[Pass, ...]]:
-        """Runs the program to its end on all pods. Returns the log of trainer 0, and the passes
-        that all trainers reported. Raises Failed if a program that reports passes reported none.
-        """
-        for difference in training.differences:
-            self.screen.remark(difference)
+    def _train(self, job: Job, host: Host, addresses: AddressBlock) -> tuple[Pass, ...]:
         with self.screen.phase("train") as phase:
-            watcher = training.watcher(self.screen)
-            result = self._run(training.job, host, addresses, watcher, run=training.run)
-            passes, ended = watcher.passes, training.ended
-            if passes:
-                trainers = _count(self.job.trainers, "trainer")
-                counts = f"{_count(len(passes), 'pass', 'es')} by {trainers}"
-                ended = f"{counts}, loss {passes[0].loss:.3f} -> {passes[-1].loss:.3f}"
-            elif training.folder is not None and training.folder.metrics(0).exists():
+            watcher = TrainingScreen(self.screen, job_folder(job, host))
+            result = self._run(job, host, addresses, watcher)
+            passes = tuple(watcher.table.passes.in_order)
+            if not passes:
                 raise Failed(
                     "training ended without a single pass that every trainer reported: with a kept "
                     "volume, raise `passes` to train on"
                 )
-            phase.result = f"{ended}{_describe_replaced(result)}"
-        return training.log(result), passes
+            counts = f"{_count(len(passes), 'pass', 'es')} by {_count(job.completions, 'trainer')}"
+            losses = f"loss {passes[0].loss:.3f} -> {passes[-1].loss:.3f}"
+            phase.result = f"{counts}, {losses}{_describe_replaced(result)}"
+        return passes
 
     def _measure(self, host: Host, addresses: AddressBlock) -> Evaluation:
         with self.screen.phase("measure") as phase:
@@ -306,6 +301,19 @@ class Rehearsal:
             baseline = f"{evaluation.baseline_of}: {evaluation.baseline:.3f}"
             phase.result = f"{evaluation.metric} {evaluation.value:.3f} ({baseline})"
         return evaluation
+
+    def _program(self, host: Host, addresses: AddressBlock) -> Results:
+        """Runs a program that reports no passes, such as a command, to its end on all pods."""
+        training = _TRAININGS[self.job.controller](
+            self.job, host, image=self._account.image, project=self.project
+        )
+        for difference in training.differences:
+            self.screen.remark(difference)
+        with self.screen.phase("train") as phase:
+            watcher = training.watcher(self.screen)
+            result = self._run(training.job, host, addresses, watcher, run=training.run)
+            phase.result = f"{training.ended}{_describe_replaced(result)}"
+        return Results.from_program(self.job, training.log(result), host.logs, training.folder)
 
     def _run(
         self,

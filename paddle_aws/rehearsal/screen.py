@@ -25,7 +25,6 @@ from rich.progress import SpinnerColumn, TextColumn
 from rich.table import Column, Table
 from rich.text import Text
 
-from paddle_aws.operations.jobs.progress.training_metrics import Pass
 from paddle_aws.operations.jobs.progress.training_table import TrainingTable
 from paddle_aws.operations.jobs.volume.server import Folder
 from paddle_aws.rehearsal.pods.job import ENDED, POLL_INTERVAL, Watcher
@@ -163,9 +162,6 @@ def _columns(overflow: Literal["fold", "ellipsis"] = "ellipsis") -> tuple[Column
 class PodScreen(Watcher):
     """A watcher that shows a Job's pods: starts on the moving line, failures in lasting lines."""
 
-    passes: tuple[Pass, ...] = ()
-    """The passes that all trainers have reported."""
-
     def __init__(self, screen: Screen) -> None:
         self.screen = screen
         self.lost = 0
@@ -210,7 +206,6 @@ class TrainingScreen(PodScreen):
                 await asyncio.sleep(POLL_INTERVAL)
         finally:
             self.show()
-            self.passes = tuple(self.table.passes.in_order)
             self.screen.progress(None, 0)
 
     def show(self) -> None:

@@ -18,7 +18,7 @@ from rich.text import Text
 from k8s_charts.spec import TrainingJob
 from paddle_aws.operations.jobs.evaluation import Evaluation
 from paddle_aws.operations.jobs.objects.paddle_noise import is_noise
-from paddle_aws.operations.jobs.progress.run_record import goodput_of
+from paddle_aws.operations.jobs.progress.run_record import doubts_of, goodput_of
 from paddle_aws.operations.jobs.progress.training_metrics import Pass
 from paddle_aws.operations.screen import clean
 from paddle_aws.rehearsal.inventory import Resource
@@ -45,25 +45,16 @@ class Results:
     """The metric on held-out records, by its name."""
 
     @classmethod
-    def read(
+    def from_passes(
         cls,
         job: TrainingJob,
-        log: Path,
-        logs: Path,
-        folder: JobFolder | None = None,
-        passes: Sequence[Pass] = (),
-        evaluation: Evaluation | None = None,
+        folder: JobFolder,
+        passes: Sequence[Pass],
+        evaluation: Evaluation | None,
     ) -> Self:
-        """The results of a program: its passes and what was measured on records that were held out,
-        or its last output, which may be a measurement. `log` is worker 0's.
+        """The results of a program on our API; `evaluation` is None where no record was held
+        out.
         """
-        goodput = _goodput(folder)
-        if folder is None or not passes:
-            lines = last_lines(log, _SEARCHED).splitlines()
-            lines = [line for line in lines if not is_noise(line)][-_PRINTED:]
-            printed = Text("\n".join(map(clean, lines)) or "nothing")
-            where = f"{shorten_path(log)}; of each pod in {shorten_path(logs)}/"
-            return cls(job, {"printed": printed, **goodput, "logs": where})
         metric: str | Text = "nothing was held out (data.hold_out), so nothing was measured"
         name, better = "metric", True
         if evaluation is not None:
@@ -77,19 +68,43 @@ class Results:
         rows: dict[str, str | Text] = {
             name: metric,
             "loss": f"{passes[0].loss:.4f} -> {passes[-1].loss:.4f}; `paddle-aws board` draws it",
-            **goodput,
+            **_record(folder),
             "files": f"{where}: paddle-aws board, status, logs, results, evaluate",
         }
         measured = {} if evaluation is None else {name: evaluation.value}
         return cls(job, rows, better, measured=measured)
 
+    @classmethod
+    def from_program(
+        cls, job: TrainingJob, log: Path, logs: Path, folder: JobFolder | None = None
+    ) -> Self:
+        """The results of any other program, by its last output, which may be a measurement. `log`
+        is worker 0's.
+        """
+        lines = last_lines(log, _SEARCHED).splitlines()
+        lines = [line for line in lines if not is_noise(line)][-_PRINTED:]
+        printed = Text("\n".join(map(clean, lines)) or "nothing")
+        return cls(
+            job,
+            {
+                "printed": printed,
+                **_record(folder),
+                "logs": f"{shorten_path(log)}; of each pod in {shorten_path(logs)}/",
+            },
+        )
 
-def _goodput(folder: JobFolder | None) -> dict[str, str]:
-    """A row that says where the pods' time went, from the attempts' record."""
+
+def _record(folder: JobFolder | None) -> dict[str, str]:
+    """Rows that say what went wrong beside the training, and where the pods' time went, from the
+    attempts' record.
+    """
+    rows: dict[str, str] = {}
     with suppress(OSError, ValueError):
-        if folder and (goodput := goodput_of(parse(file_of(folder).read_text()))):
-            return {"time of pods": str(goodput)}
-    return {}
+        if folder:
+            record = parse(file_of(folder).read_text())
+            rows |= {"but": doubts} if (doubts := doubts_of(record)) else {}
+            rows |= {"time of pods": str(goodput)} if (goodput := goodput_of(record)) else {}
+    return rows
 
 
 def summary(results: Results, phases: Sequence[Phase], seconds: float) -> RenderableType:

@@ -9,9 +9,9 @@ from typing import Any
 
 from paddle_node.volume.job_folder import JobFolder
 
-from paddle_aws.rehearsal.pods.job import JobResult
+from paddle_aws.rehearsal.pods.job import JobResult, Watcher
 from paddle_aws.rehearsal.pods.manifests import AnyJob
-from paddle_aws.rehearsal.screen import PodScreen, Screen
+from paddle_aws.rehearsal.screen import Screen
 
 Run = Callable[..., Coroutine[Any, Any, JobResult]]
 """Runs a job to its end: (job, host, addresses, *watchers, cancelled)."""
@@ -19,11 +19,11 @@ Run = Callable[..., Coroutine[Any, Any, JobResult]]
 
 @dataclass(frozen=True)
 class Training:
-    """The training of a program."""
+    """The training of a program that reports no passes."""
 
     job: AnyJob
     run: Run
-    watcher: Callable[[Screen], PodScreen]
+    watcher: Callable[[Screen], Watcher]
     """Shows its pods on a screen."""
     ended: str
     """The sentence about its pods, once they succeeded."""

@@ -152,7 +152,9 @@ class Calm:
     @cached_property
     def files(self) -> dict[str, list[OutputFile]]:
         """Each file that all runs left in output/, as each left it."""
-        names = set(self.traces[0].files).intersection(*(trace.files for trace in self.traces))
+        names = (
+            set.intersection(*(set(trace.files) for trace in self.traces)) if self.traces else ()
+        )
         return {name: [trace.files[name] for trace in self.traces] for name in sorted(names)}
 
     @property

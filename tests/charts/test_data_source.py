@@ -101,9 +101,7 @@ def test_jobs_of_one_source_share_its_copy_which_trainers_only_read(
         variables.
         """
         data = {"source": f"s3://corpus/{source}", "shared": True}
-        manifests = make_documents(
-            data=data, command=["train"], mode="collective", volume=volume, **settings
-        )
+        manifests = make_documents(data=data, command=["train"], volume=volume, **settings)
         pod = only(manifests, "Job", component)["spec"]["template"]["spec"]
         (container,) = pod["containers"]
         (mount,) = [

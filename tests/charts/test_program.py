@@ -66,9 +66,8 @@ def parsed(folder: Path, program: dict[str, Any], **more: Any) -> TrainingJob:
     settings = {
         "name": "words",
         "trainers": 2,
-        "mode": "collective",
         "data": {"source": "s3://corpus/words"},
-    }
+    } | ({} if "command" in more else {"mode": "collective"})
     return TrainingJob.parse(settings | {"program": program} | more, folder)
 
 
@@ -347,7 +346,7 @@ def test_what_is_named_is_sent_although_git_ignores_it(program: Path, tmp_path: 
     for name in ("none", "../other", "/etc/passwd", "."):
         with pytest.raises(SettingError, match=rf"program.include has {name}: .*has no such file"):
             parsed(tmp_path, MINE | {"include": [name]})
-    with pytest.raises(SettingError, match=r"program.include is given and program.from is image"):
+    with pytest.raises(SettingError, match=r"program.include is given: it counts only with"):
         parsed(tmp_path, {"include": ["x"]})
 
 
@@ -449,7 +448,7 @@ def test_an_edit_of_the_job_file_in_the_programs_folder_leaves_the_program_as_it
     program: Path,
 ) -> None:
     job_file, digests = program / "job.yaml", set()
-    for settings in ("trainers: 2", "trainers: 2\npasses: 20"):
+    for settings in ("trainers: 2", "trainers: 2\nthreads: 2"):
         job_file.write_text(
             f"name: j\n{settings}\ncommand: python train.py\nprogram: {{folder: .}}"
         )

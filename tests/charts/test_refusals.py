@@ -52,6 +52,13 @@ def test_refused_in_one_sentence(
     assert lines == sentence if isinstance(sentence, list) else sentence in lines
 
 
+@pytest.mark.parametrize("command", table("quoted_commands.yaml"))
+def test_a_quoted_word_of_a_command_stays_as_it_is(
+    job: Callable[..., TrainingJob], command: object
+) -> None:
+    assert job(command=command).command
+
+
 def test_a_program_that_hands_in_a_key_that_is_no_text_gets_a_sentence() -> None:
     settings: Any = {"name": "words", "trainers": 3, "data": {"prepared": True}, 1: "x"}
     with pytest.raises(SettingError, match=r"^\[1\] is not a setting: its name must be text$"):

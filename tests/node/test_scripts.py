@@ -2,6 +2,7 @@
 real pods. The ranks are stand-ins that meet over a socket, as Paddle's and torch's do.
 """
 
+import json
 import re
 import sys
 
@@ -118,6 +119,46 @@ FILES = {
 }  # fmt: skip
 
 
+SAVES = """
+import os, signal, sys, time
+told = []
+signal.signal(signal.SIGTERM, lambda *_: told.append(1))
+print("trains", flush=True)
+step = 0
+while not os.path.exists(os.environ["WROTE"] + "/released"):
+    step += 1
+    time.sleep(0.05)
+    if told:
+        time.sleep(1)
+        name = os.environ["WROTE"] + "/saved-" + os.environ["RANK"]
+        open(name, "w").write(f"{step} after {len(told)}")
+        sys.exit(143)
+"""
+WRAPS = """
+import signal, subprocess, sys
+rank = subprocess.Popen([sys.executable, "saves.py"])
+signal.signal(signal.SIGTERM, lambda *_: rank.terminate())
+sys.exit(rank.wait())
+"""
+LOSES = """
+import os, time
+os.makedirs("checkpoints", exist_ok=True)
+for step in range(4):
+    print("step", step, "loss", 0.5 if step < 2 else "nan", flush=True)
+    open(f"checkpoints/step_{step}.pdparams", "w").write("weights" * 1000)
+    time.sleep(0.1)
+"""
+BAR = r"""
+import sys, time
+for step in range(1, 41):
+    sys.stderr.write(f"\rEpoch 1: {step:4d}/40 [loss: {1 / step:.4f}]")
+    sys.stderr.flush()
+    time.sleep(0.1)
+sys.stderr.write("\n")
+"""
+FILES |= {"saves.py": SAVES, "wraps.py": WRAPS, "loses.py": LOSES, "bar.py": BAR}
+
+
 @pytest.fixture
 def scripts(job):
     """Makes two pods that run these lines by bash; `python` is this one."""
@@ -223,3 +264,70 @@ def test_training_that_went_well_is_no_failure(scripts, name) -> None:
     assert "connected" not in said
     plot = "plot.py ended with 1: ImportError: no module named matplotlib (plot.py:1)"
     assert (plot in said) == (name == "a plot"), said
+
+
+WRAPPERS = {
+    "a program": "exec python saves.py",
+    "a script": "set -e\npython saves.py",
+    "a pipe": "python saves.py 2>&1 | tee log",
+    "a trap that hands on": "python saves.py &\nrank=$!\ntrap 'kill $rank' TERM\nwait $rank\nwait",
+    "timeout": "timeout 600 python saves.py",
+    "Python": "python wraps.py",
+    "the background": "nohup python saves.py > log 2>&1 &",
+}
+
+
+@pytest.mark.parametrize("told", ["one pod", "all pods"])
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_each_rank_gets_sigterm_once_and_saves(scripts, name, told) -> None:
+    """A drain and a spot notice tell one pod, a cancel tells all."""
+    pods = scripts(WRAPPERS[name], GRACE="30")
+    pods.start()
+    for index in (0, 1):
+        pods.wait_for(index, "is process" if "> log" in WRAPPERS[name] else "trains")
+    if "> log" in WRAPPERS[name]:
+        pods.wait_until(lambda: len(list(pods.scratch.rglob("program/log"))) == 2)
+        logs = list(pods.scratch.rglob("program/log"))
+        pods.wait_until(lambda: all("trains" in log.read_text() for log in logs))
+    if told == "all pods":
+        pods.terminate()
+    else:
+        pods.terminate(1)
+        assert pods.pods[1].wait(60) == 143, pods.logs()
+    saved = [pods.place / f"wrote/saved-{index}" for index in (0, 1)]
+    pods.wait_until(lambda: all(file.exists() and file.read_text() for file in saved), 60)
+    assert all(re.fullmatch(r"\d+ after 1", file.read_text()) for file in saved), pods.logs()
+    if told == "one pod":
+        (pods.place / "wrote/released").touch()
+        pods.start(1)
+        pods.end_with()
+    else:
+        assert pods.codes() == [143, 143], pods.logs()
+
+
+@pytest.mark.parametrize("nan", ["", "fail"])
+def test_what_is_lost_and_what_became_nan_is_named(scripts, nan) -> None:
+    metrics = {"step": r"step (\d+)", "loss": r"loss (\S+)", "speed": "speed (.*)"}
+    resume = '["--from", "{newest:output/*.pdparams}"]'
+    pods = scripts("python loses.py", METRICS=json.dumps(metrics), RESUME=resume, NAN=nan)
+    pods.start()
+    if nan:
+        assert pods.codes() == [2, 2], pods.logs()
+        assert "loss is NaN since step 2 on rank" in pods.log(0).splitlines()[-1]
+        return
+    said = pods.end_with().splitlines()[-1]
+    assert "trainer 0: loss is NaN since step 2 on rank 0; " in said
+    outside = "what it wrote outside output/ goes with the pod: checkpoints/ (4 files, 28.0 kB)"
+    assert outside in said and "metrics.speed matched no line: speed (.*)" in said
+    assert "resume matched no file, so a break costs the whole training" in said
+
+
+def test_a_progress_bar_tells_its_steps_while_it_runs(scripts) -> None:
+    metrics = {"step": r"(\d+)/40", "loss": r"loss: ([0-9.]+)"}
+    pods = scripts("python bar.py", METRICS=json.dumps(metrics))
+    pods.start()
+    file = pods.folder.steps(0, 0)
+    pods.wait_until(lambda: file.exists() and len(file.read_text().splitlines()) > 2)
+    assert None in [pod.poll() for pod in pods.pods.values()]
+    pods.end_with()
+    assert json.loads(file.read_text().splitlines()[-1])["step"] == 40

@@ -429,7 +429,8 @@ def test_a_local_input_is_on_the_volume_before_the_data_job_of_a_command_without
     settings = yaml.safe_load(Path("job.yaml").read_text())
     del settings["data"]
     inputs = {"chars": "mine/words.tsv", "base": {"from_job": "earlier", "path": "epoch_9.*"}}
-    settings |= {"mode": "collective", "command": "train {chars} {base}", "inputs": inputs}
+    settings |= {"command": "train {chars} {base}", "inputs": inputs}
+    settings |= {"program": {"folder": "quick_start"}}
     Path("job.yaml").write_text(yaml.safe_dump(settings))
     place = "/home/jobpath/words/sources/inputs/chars/words.tsv"
     assert f"mine/words.tsv has to be at {place}: `submit` brings it" in run("manifests").err

@@ -14,6 +14,8 @@ from commands import Run
 from kubernetes_api import KubernetesApi
 
 from paddle_aws.operations.images import interpreter
+from paddle_aws.operations.jobs import written_requirements
+from tests.image.test_program_packages import wheel
 
 pytestmark = pytest.mark.slow
 PROJECT = Path(__file__).parents[2]
@@ -25,8 +27,11 @@ CASES = yaml.safe_load(Path(__file__).with_name("try.yaml").read_text())
 
 
 @pytest.fixture(autouse=True)
-def untried() -> None:
-    """Overrides the fixture for the other tests: here programs are tried."""
+def untried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Overrides the fixture for the other tests: here programs are tried. No index is asked."""
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
 
 
 @pytest.fixture
@@ -307,3 +312,75 @@ def test_by_hand_a_program_says_how_it_is_run() -> None:
         .splitlines()[-1]
         .startswith("train.py is run by hand: name its folder in a job file (`program: ")
     )
+
+
+@pytest.fixture
+def index(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of small packages in place of PyPI."""
+    wheels = folder / "wheels"
+    wheels.mkdir()
+    for name, version, *needs in (
+        ("scikit-learn", "1.0"),
+        ("inflect", "7.0", "typeguard"),
+        ("typeguard", "4.0"),
+        ("setuptools", "80.0"),
+        ("opencv-python", "4.9", "numpy"),
+    ):
+        wheel(wheels, name, version, *needs)
+    monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
+    return wheels
+
+
+def test_missing_packages_are_one_line_to_paste_before_anything_is_installed(
+    mine, run: Run, folder: Path, index: Path
+) -> None:
+    """Through the program's own package; names by data, releases by uv, the repository's own words
+    first.
+    """
+    mine("quick_start", command="python train.py", paddle="2.6", data=None)
+    (folder / "mine" / "train.py").write_text("import own.part\nimport sklearn, yaml, typeguard\n")
+    own = folder / "mine" / "own"
+    own.mkdir()
+    (own / "__init__.py").write_text("")
+    (own / "part.py").write_text("import inflect, cv2, pkg_resources, nowhere_at_all\n")
+    (folder / "mine" / "requirements.txt").write_text(
+        "scikit-learn>=1  # theirs\nopencv-python==4.2.0.32\nprotobuf==3.20.2\n"
+    )
+    plain = "# mine\nname: mine\ntrainers: 2\npaddle: '2.6'\ncommand: python train.py  # runs\n"
+    text = plain + "program: {folder: ./mine, requirements: [typeguard]}\n"
+    (folder / "job.yaml").write_text(text)
+    done = run("try")
+    line = "requirements: [typeguard, inflect, opencv-python, scikit-learn>=1, setuptools<81]"
+    assert done.code == 2 and done.err.splitlines()[-1] == line, done.err
+    assert "sklearn (train.py:2)" in done.err and "cv2 (own/part.py:1)" in done.err
+    assert "opencv-python==4.2.0.32 cannot be had: Because there is no version of" in done.err
+    assert "protobuf==3.20.2 cannot be had" in done.err
+    assert "no index has nowhere-at-all: name the package yourself" in done.err
+    assert (folder / "job.yaml").read_text() == text
+    assert "`paddle-aws try --install` makes it" in run("try", "--write").err
+    written = (folder / "job.yaml").read_text()
+    assert written == plain + f"program: {{folder: ./mine, {line}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "written"),
+    [
+        ("", "program: {requirements: [six]}\n"),
+        ("program: {folder: ./x}\n", "program: {requirements: [six], folder: ./x}\n"),
+        (
+            "program:\n  folder: ./x  # there\n",
+            "program:\n  requirements: [six]\n  folder: ./x  # there\n",
+        ),
+        (
+            "program:\n  requirements:\n  - a\n  - b\n\n  folder: ./x\n",
+            "program:\n  requirements: [six]\n\n  folder: ./x\n",
+        ),
+    ],
+)
+def test_requirements_are_written_and_the_rest_of_the_file_stays(
+    folder: Path, program: str, written: str
+) -> None:
+    file = folder / "job.yaml"
+    file.write_text(f"# mine\nname: a\n{program}")
+    written_requirements.write(file, ["six"])
+    assert file.read_text() == f"# mine\nname: a\n{written}"

@@ -111,5 +111,5 @@ def test_the_summary_repeats_what_the_program_printed_last_not_paddle(tmp_path):
     log = tmp_path / "pod.log"
     noise = "[trainer 0.0] I1126 18:00:00.000000  7 tcp_store.cc:293] receive shutdown event\n" * 9
     log.write_text(f"{noise}[trainer 0.0] accuracy 0.93\n{noise}")
-    assert "accuracy 0.93" in str(Results.read(job, log, tmp_path).rows["printed"])
-    assert "tcp_store" not in str(Results.read(job, log, tmp_path).rows["printed"])
+    assert "accuracy 0.93" in str(Results.from_program(job, log, tmp_path).rows["printed"])
+    assert "tcp_store" not in str(Results.from_program(job, log, tmp_path).rows["printed"])

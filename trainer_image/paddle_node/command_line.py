@@ -18,6 +18,10 @@ PLACEHOLDERS = {
     "shard": "the pod's number, from 0",
 }
 """The names that a command and its settings may have in braces; `{{` and `}}` stand for braces."""
+SHIPPED = ("python", "-m", "paddle_node.training.program", "train.py")
+"""The command of a job that names none: a program of our training API, which saves passes and
+resumes inside one.
+"""
 NEWEST = ("newest", "newest_stem")
 """Only in `resume`: {newest:<glob>} is the newest match, {newest_stem:<glob>} the same without its
 last suffix.

@@ -208,6 +208,8 @@ class UserCommand:
     metrics: Mapping[str, str] = setting(Reader.texts, Variable.METRICS)
     apart: str = setting(Reader.text, Variable.APART, "")
     """Not empty: the pods work apart on purpose."""
+    nan: str = setting(Reader.text, Variable.NAN, "")
+    """fail: a metric that is not finite ends the job."""
 
     @property
     def success_file(self) -> str:

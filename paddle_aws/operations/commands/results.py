@@ -12,6 +12,7 @@ from paddle_aws.operations.errors import BadInput, cli_errors
 from paddle_aws.operations.jobs.backend import choose_backend
 from paddle_aws.operations.jobs.pass_results import PassResult, join_passes
 from paddle_aws.operations.jobs.progress.run_record import (
+    doubts_of,
     failure_of,
     goodput_of,
     read_attempts,
@@ -110,6 +111,8 @@ def results(
                     )
                 if failure:
                     say(f"its last run failed: {failure}")
+                if doubts := doubts_of(attempts):
+                    say(f"its last run is done, but {doubts}")
             if download is not None and (download == OUTPUT or "/" in download):
                 fetch_outputs(volume, files, download, to)
             elif download is not None:

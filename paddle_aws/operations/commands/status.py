@@ -42,8 +42,9 @@ def status(
 def print_view(view: JobView) -> None:
     """Prints the screen of `status`."""
     is_ = view.phase if view.phase == "failed" else f"is {view.phase}"
+    separator = ", " if view.phase == "done" else ": "
     screen.print_table(
-        ("",), [(f"{view.name} {is_}" + (f": {view.reason}" if view.reason else ""),)]
+        ("",), [(f"{view.name} {is_}" + (separator + view.reason if view.reason else ""),)]
     )
     parts = [
         (word, _line(part))

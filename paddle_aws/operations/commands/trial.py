@@ -13,13 +13,13 @@ import typer
 from paddle_aws.operations.errors import BadInput, cli_errors
 from paddle_aws.operations.images import interpreter
 from paddle_aws.operations.jobs.early_checks import (
-    check_data,
     check_inputs,
     tell_program,
     tell_recipe,
 )
 from paddle_aws.operations.jobs.job_source import JobSource
 from paddle_aws.operations.jobs.trial import (
+    check_packages,
     local_source,
     missing_environment,
     program_of,
@@ -43,6 +43,12 @@ def trial(
             "--install", help="Make the environment with the job's Paddle where it is missing."
         ),
     ] = False,
+    write: Annotated[
+        bool,
+        typer.Option(
+            "--write", help="Write packages that the program needs and the image lacks to job.yaml."
+        ),
+    ] = False,
     run: Annotated[
         bool,
         typer.Option("--run", help="Run the job's command for a few steps in one pod's processes."),
@@ -56,11 +62,11 @@ def trial(
 ) -> None:
     """Try a job's program on a hundred records: no cluster, one process, seconds.
 
-    It shows what each input gets and whether the loss falls; an error names the line of the program
-    (exit code 2). For a `command`, it checks the script's syntax and imports, and names what it
-    cannot check. --run runs the command for a few steps, shows its output and says which patterns
-    of `metrics` match its lines; if none does, the exit code is 1. The data is --data, or the job's
-    local source.
+    It shows what each input gets and whether the loss falls; an error names the line of the
+    program (exit code 2). For a `command`, it follows the script's imports through the program,
+    answers with the requirements that are missing, and names what it cannot check. --run runs
+    the command for a few steps, shows its output and says which patterns of `metrics` match its
+    lines; if none does, the exit code is 1. The data is --data, or the job's local source.
 
     Example: paddle-aws try --run --time-limit 60
 
@@ -77,12 +83,13 @@ def trial(
         tell_recipe(job, say)
         tell_program(job, say)
         inputs = check_inputs(job, job_file)
-        if job.command is not None and data is None:
-            check_data(job, job_file, say)
         program, source = (
             program_of(job, job_file),
             data.resolve() if data is not None else source_of(job, job_file),
         )
+        check_packages(job, program, job_file, write=write)
+        if write:
+            job = JobSource.from_job(job_file, settings).load(fetch=True)
         python = interpreter.folder(job, say=_say_how_far) if install else interpreter.find(job)
         if python is None:
             raise BadInput(missing_environment(job))

@@ -113,7 +113,7 @@ def archive(job: TrainingJob, project: Path = PROJECT, say: Say = lambda text: N
             "HOME": name,
             "TMPDIR": name,
             **index_variables(),
-            **_index_variables(job.program.index),
+            **index_settings(job.program.index),
             "PATH": f"{python}:/usr/local/bin:/usr/bin:/bin",
             Variable.ROOT: name,
             Variable.ENVIRONMENT: digest,
@@ -177,7 +177,7 @@ def index_variables() -> dict[str, str]:
     )
 
 
-def _index_variables(index: PackageIndex | None) -> dict[str, str]:
+def index_settings(index: PackageIndex | None) -> dict[str, str]:
     """Returns the settings that the Job gets in place of this machine's; only the
     password of the same index is added.
     """
@@ -261,7 +261,6 @@ def _image(paddle: str, project: Path, say: Say) -> Path:
             _run([python, "-m", "venv", "--without-pip", environment])
             into: list[str | Path] = [
                 "install",
-                "--compile-bytecode",
                 "--python",
                 environment / "bin" / "python",
             ]

@@ -17,13 +17,13 @@ def follow_to_end(
     run: Run, submission: Submission, *, wait: bool, follow: bool, verbose: bool
 ) -> None:
     """Does what `submit` and `resume` have in common once the training is on the cluster."""
-    job = job_arguments(run.name, run.namespace)
+    job, passes = job_arguments(run.name, run.namespace), submission.job.reports_passes
     with cli_errors(
         f"interrupted: job {run.name} keeps running; `paddle-aws logs {job} --follow` shows it, "
         f"`paddle-aws cancel {job}` ends it"
     ):
         if follow:
-            view = _follow(run, verbose=verbose, logs=not submission.job.reports_passes)
+            view = _follow(run, verbose=verbose, logs=not passes)
         elif wait:
             view = run.wait()
         else:
@@ -35,7 +35,7 @@ def follow_to_end(
                 )
                 return
         say(waiting.require_success(view))
-        if submission.job.reports_passes:
+        if passes:
             say(
                 f"`paddle-aws results {job} --model` fetches the model, and shows the lines "
                 "that predict with it"

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ from paddle_node.contract import ExitCode, Variable
 from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.program_archive import ProgramArchive
 from paddle_aws.operations.errors import BadInput, Failed, Unreachable, translate_errors
-from paddle_aws.operations.images import interpreter
+from paddle_aws.operations.images import interpreter, packages
+from paddle_aws.operations.jobs import written_requirements
 from paddle_aws.operations.jobs.early_checks import check_data
 from paddle_aws.operations.jobs.job_source import JobSource
 from paddle_aws.operations.screen import say
@@ -41,10 +43,10 @@ def try_(
     """
     source = JobSource.from_job(job)
     loaded = source.load(fetch=True)
-    python = interpreter.find(loaded)
+    python, program = interpreter.find(loaded), program_of(loaded, source.file)
+    check_packages(loaded, program, source.file)
     if python is None:
         raise BadInput(missing_environment(loaded))
-    program = program_of(loaded, source.file)
     records = Path(data).resolve() if data is not None else source_of(loaded, source.file)
     return run_program(loaded, program, records, python, quiet=True)
 
@@ -77,12 +79,52 @@ def missing_environment(job: TrainingJob) -> str:
     )
 
 
+def check_packages(
+    job: TrainingJob, program: ProgramArchive, job_file: Path, *, write: bool = False
+) -> None:
+    """Looks for packages that a command's imports need and neither the image nor the job's
+    requirements have, before any is installed. Raises BadInput with the line to paste, which
+    `write` puts into the job file.
+    """
+    plain = job.model_copy(update={"program": job.program.model_copy(update={"requirements": ()})})
+    python = interpreter.find(plain)
+    if job.command is None or python is None or job.image is not None:
+        return
+    modules: dict[str, str] = {}
+    with suppress(BadInput):  # What else is wrong, the trial says.
+        run_program(plain, program, "", python, quiet=True, missing=modules)
+    if not modules:
+        return
+    try:
+        found = packages.find_packages(job, program.root, modules, python)
+    except Unreachable as reason:
+        say(f"the packages of {', '.join(modules)} were not looked up: {reason}")
+        return
+    for remark in found.remarks:
+        say(remark)
+    if not found.lines:
+        return
+    named = {packages.name_of(line) for line in found.lines}
+    wanted = [line for line in job.program.requirements if packages.name_of(line) not in named]
+    wanted += found.lines
+    places = ", ".join(f"{module} ({place})" for module, place in list(modules.items())[:5])
+    more = f" and {len(modules) - 5} more" if len(modules) > 5 else ""
+    if write:
+        written_requirements.write(job_file, wanted)
+        say(f"{job_file}: program.{written_requirements.show(wanted)}")
+        return
+    raise BadInput(
+        f"the image lacks {places}{more}: below `program:` in {job_file.name} write (or let "
+        f"`paddle-aws try --write` do it)\n{written_requirements.show(wanted)}"
+    )
+
+
 def program_of(job: TrainingJob, job_file: Path) -> ProgramArchive:
     """Returns the program's files on this machine. Raises BadInput."""
     program = job.program
     if not job.has_agent:
         raise BadInput(f"controller is {job.controller}: `try` runs programs of controller job")
-    if job.command is None and job.chosen_runtime not in ("fleet-ps", "collective"):
+    if job.chosen_runtime == "paddle-0.x":
         raise BadInput(
             f"runtime is {job.chosen_runtime}: `try` runs programs of fleet-ps and collective"
         )
@@ -96,12 +138,11 @@ def program_of(job: TrainingJob, job_file: Path) -> ProgramArchive:
 
 def source_of(job: TrainingJob, job_file: Path) -> str | Path:
     """Returns the source of the records; empty for a command, which is not run. Raises BadInput."""
-    data = job.data
-    if job.command is not None:
+    data, file = job.data, check_data(job, job_file, lambda doubt: None)
+    if not job.reports_passes:
         return ""
     if data is None or data.source is None or job.source_on_volume:
         raise BadInput("the data lies on the volume: name a file of such records with --data")
-    file = check_data(job, job_file, lambda doubt: None)
     return file.resolve() if file is not None else data.source
 
 
@@ -112,8 +153,10 @@ def run_program(
     python: Path,
     *,
     quiet: bool = False,
+    missing: dict[str, str] | None = None,
 ) -> str:
-    """Runs the trial and shows its output, or returns it if `quiet`. Raises BadInput, or
+    """Runs the trial and shows its output, or returns it if `quiet`. `missing` gets the modules
+    that a command imports and that are nowhere, with the lines that do. Raises BadInput, or
     Unreachable if the source is.
     """
     environment = {
@@ -128,7 +171,7 @@ def run_program(
         Variable.DATA_SOURCE: str(source),
         Variable.DATA_FORMAT: job.data.format if job.data is not None else "lines",
         Variable.HEADER: str(int(job.data is not None and job.data.header)),
-        Variable.COMMAND: "" if job.command is None else json.dumps(job.command),
+        Variable.COMMAND: json.dumps(job.line),
     }
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name).resolve()
@@ -156,7 +199,7 @@ def run_program(
             done = subprocess.run(
                 words,
                 env=environment,
-                cwd=home if job.command is None else scratch / "program",
+                cwd=home if job.reports_passes else scratch / "program",
                 text=True,
                 stdout=out,
                 stderr=subprocess.PIPE,
@@ -168,6 +211,9 @@ def run_program(
                 f"the program did not end on 100 records within {TRIAL_SECONDS:.0f} s; --no-try "
                 "skips this"
             ) from None
+        with suppress(FileNotFoundError):
+            if missing is not None:
+                missing |= json.loads((scratch / "missing.json").read_text())
     errors = done.stderr.strip()
     _check_end(done.returncode, errors, scratch / "program")
     if errors and not quiet:

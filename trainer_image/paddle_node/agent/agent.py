@@ -315,7 +315,6 @@ class Agent:
                 group.ended,
                 self._terminated,
                 group.doubt,
-                group.place,
             )
         self._client.send(message)
 

@@ -12,7 +12,7 @@ import select
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO
 
@@ -28,6 +28,8 @@ READER = 1.0
 """Seconds for which the pod's own output may block before lines are left out."""
 LAST_WORDS = 5.0
 """Seconds before its end in which a process that waited in silence prints why it ends."""
+BAR_INTERVAL = 5.0
+"""Seconds between two looks of a progress bar that are passed on."""
 LONGEST_ERROR = 300
 """Characters of an exception that a message carries."""
 
@@ -182,6 +184,8 @@ class Log(threading.Thread):
         self._early = b""
         self.last_output = self._spoke = time.monotonic()
         self._paused = 0.0
+        self._shown = -BAR_INTERVAL
+        """When a progress bar was passed on."""
         self.last_line = ""
         self.exceptions = Exceptions()
         self._metrics: LineMetrics | None = None
@@ -209,6 +213,9 @@ class Log(threading.Thread):
                 lines.append(rest)
                 rest = b""
             self._pass_on(lines)
+            # A progress bar returns to the line's beginning, and is whole once it goes on.
+            *bars, rest = re.split(rb"\r+(?=[^\r])", rest)
+            self._read_bars(bars, now)
         self._begin()
         if rest:
             self._pass_on([rest])
@@ -229,6 +236,11 @@ class Log(threading.Thread):
         return self._metrics.reader.world if self._metrics is not None else 0
 
     @property
+    def unmatched(self) -> Mapping[str, str]:
+        """Patterns of metrics that no line has matched, by the metric; of rank 0 alone."""
+        return dict(self._metrics.unseen) if self._metrics is not None else {}
+
+    @property
     def tells_world(self) -> bool:
         return self._metrics is not None and self._metrics.reader.tells_world
 
@@ -239,6 +251,17 @@ class Log(threading.Thread):
         if end - self.last_output > LAST_WORDS:
             return end - self.last_output
         return self._paused if end - self._spoke <= LAST_WORDS else 0.0
+
+    def _read_bars(self, bars: list[bytes], now: float) -> None:
+        """Reads what a progress bar has shown, and passes some of it on."""
+        texts = [text for bar in bars if (text := bar.decode(errors="replace").strip())]
+        if not texts:
+            return
+        if self._metrics is not None:
+            self._metrics.read(texts)
+        if now - self._shown > BAR_INTERVAL:
+            self._shown = now
+            say(self._of, texts[-1])
 
     def _pass_on(self, lines: list[bytes]) -> None:
         if not lines:

@@ -16,7 +16,7 @@ from enum import Enum
 from functools import partial
 
 from paddle_node import background
-from paddle_node.agent import limits, process_table, ranks, world
+from paddle_node.agent import limits, process_table, ranks, remarks, world
 from paddle_node.agent.output import say_as_agent
 from paddle_node.agent.ranks import Python, Ranks
 from paddle_node.agent.workers import Worker, Workers
@@ -25,7 +25,6 @@ from paddle_node.contract import FAIL_JOB, ExitCode, Variable
 from paddle_node.environment import PodEnvironment
 from paddle_node.failure import Failure
 from paddle_node.rendezvous import messages as m
-from paddle_node.rendezvous.current_attempt import SILENCE_SHARE
 from paddle_node.rendezvous.policy import NOT_ITS_FAULT
 from paddle_node.runtimes import Process, Runtime
 
@@ -79,6 +78,10 @@ class WorkerGroup:
         self._tell = tell
         self._memory = limits.Memory(pod.environ)
         self._ranks = Ranks(pod, lambda rank: self._tasks.spawn(self._check_alone()))
+        self._not_finite = ""
+        """Which metrics are not finite, as was said last."""
+        self._began = 0.0
+        """When the attempt began, in seconds since 1970."""
         self._alone = False
         """Whether this pod was found to train alone."""
         self._workers = Workers(
@@ -96,8 +99,6 @@ class WorkerGroup:
         self.ended: m.Ended = ""
         self.doubt = ""
         """What went wrong beside the training that is done."""
-        self.place = ""
-        """Where its trainers were when they ended after a long silence, in words."""
         self.leaving = False
         """Every trainer of the job is leaving: a pserver may end."""
         self._room = time.monotonic()
@@ -154,7 +155,8 @@ class WorkerGroup:
         self.attempt, self._processes, self._running = attempt, processes, []
         self.state = State.RUNNING
         self.gone = self.serving = self.silent = self.leaving = False
-        self.ended, self.doubt, self.place, self._alone = "", "", "", False
+        self.ended, self.doubt, self._alone, self._not_finite = "", "", False, ""
+        self._began = time.time()
         self._memory.mark()
         for process in processes:
             if not process.waits_for_servers:
@@ -196,6 +198,8 @@ class WorkerGroup:
 
     def stop(self) -> None:
         """Sends SIGTERM to whoever can save, then waits for their end."""
+        if self.state is State.STOPPING:  # Its own SIGTERM may follow that of another pod.
+            return
         self.state = State.STOPPING
         trainers = self._workers_of("trainer")
         if any(worker.process.judged for worker in trainers):
@@ -209,9 +213,6 @@ class WorkerGroup:
 
     async def end(self) -> None:
         """Ends every process of the attempt. Raises `Failure` if a process cannot be killed."""
-        silent = [worker.quiet for worker in self._workers_of("trainer") if worker.code is None]
-        if max(silent, default=0.0) > SILENCE_SHARE * self._pod.stall:
-            self.place = await self._ranks.locate()
         self._rest()
         stubborn = await self._workers.end(self._standby)
         self._standby = [worker for worker in self._standby if worker.code is None]
@@ -320,7 +321,8 @@ class WorkerGroup:
         """Follows the command's processes, and ends the job if they form another world than the
         job's. Ends with the attempt.
         """
-        began, judged = time.monotonic(), any(process.world for process in self._processes)
+        began = looked = time.monotonic()
+        judged = any(process.world for process in self._processes)
         while True:
             pids = await self._look()
             if judged:
@@ -330,8 +332,48 @@ class WorkerGroup:
                 if other or (other := self._world_fault()):
                     self._tell(m.Fatal(ExitCode.BAD_SETTING, other))
                     return
+            if time.monotonic() - looked > ASK_SERVER:
+                looked = time.monotonic()
+                await self._look_at_metrics()
             young = time.monotonic() - began < YOUNG or (judged and not self._ranks.met)
             await asyncio.sleep(LOOK if young else ASK_SERVER)
+
+    async def _look_at_metrics(self) -> str:
+        """Returns which metrics of this pod are not finite; says so where that is new, and ends the
+        job if it is to.
+        """
+        folder, attempt = self._pod.folder.node(self._pod.trainer_id), self.attempt
+        said = ""
+        with contextlib.suppress(OSError):
+            said = await background.call(partial(remarks.not_finite, folder, attempt))
+        if said and said != self._not_finite and attempt == self.attempt:
+            self._not_finite = said
+            self._say(f"warning: {said}")
+            if self._pod.command.nan:
+                self._tell(
+                    m.Fatal(
+                        ExitCode.BAD_SETTING, f"{said}, and limits.nan is {self._pod.command.nan}"
+                    )
+                )
+        return said
+
+    async def _remark(self) -> list[str]:
+        """Returns what somebody should know of trainers that are done."""
+        pod, trainers = self._pod, self._workers_of("trainer")
+        for worker in trainers:
+            await background.call(worker.drain)
+        doubts = [said] if (said := await self._look_at_metrics()) else []
+        with contextlib.suppress(OSError):
+            outside = await background.call(
+                partial(remarks.outside_output, pod.program, self._began)
+            )
+            doubts += [outside] if outside else []
+            if pod.trainer_id == 0:
+                metrics = trainers[0].unmatched
+                doubts += await background.call(
+                    lambda: list(remarks.unmatched(pod, self.attempt, metrics))
+                )
+        return doubts
 
     async def _check_alone(self) -> None:
         """Ends the job if this pod trains, and has never been connected to another pod. Peers come
@@ -439,6 +481,8 @@ class WorkerGroup:
             return
         codes = [worker.code for worker in trainers]
         self.ended = "stopped" if any(codes) or failed else "trained"
+        if any(worker.process.judged for worker in trainers):
+            doubts += await self._remark()
         doubts = [f"{rank} ended with {ranks.describe_code(rank.code)}" for rank in failed] + doubts
         self.doubt = "; ".join(doubts[:MOST_NAMED])
         self._tell()
@@ -455,7 +499,7 @@ class WorkerGroup:
                 trainer=True,
                 error="" if rank.code in NOT_ITS_FAULT[1:] else rank.error or worker.error,
                 uncaught=rank.uncaught,
-                stepped=self._ranks.has_stepped(),
+                stepped=rank.stepped or None,
                 ago=time.monotonic() - rank.at,
                 silent=0.0,
             )
@@ -466,11 +510,6 @@ class WorkerGroup:
             return
         worker.reported = True
         code = worker.code or 0
-        error, uncaught = worker.error, worker.uncaught
-        if worker.process.judged and (code < 126 and code not in FAIL_JOB):
-            alone = len(self._workers_of("trainer")) == 1
-            if (python := self._ranks.find_failed(worker.pid, alone)) is not None:
-                error, uncaught = python.error, python.uncaught
         ended = f"{worker.name} ended with {_code(worker.code)}"
         self._tell(
             m.Lost(
@@ -478,9 +517,9 @@ class WorkerGroup:
                 ", ".join(filter(None, (ended, self._memory.describe_shortage(code == KILLED)))),
                 code,
                 trainer=worker.process.role == "trainer",
-                error="" if code in NOT_ITS_FAULT else error,
-                uncaught=uncaught,
-                stepped=self._ranks.has_stepped() if worker.process.judged else None,
+                error="" if code in NOT_ITS_FAULT else worker.error,
+                uncaught=worker.uncaught,
+                stepped=None,
                 ago=time.monotonic() - worker.end,
                 silent=worker.silent,
             )

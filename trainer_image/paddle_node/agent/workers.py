@@ -14,7 +14,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from paddle_node import background
@@ -65,10 +65,10 @@ class Worker:
 
     @property
     def error(self) -> str:
-        """Its last line if it exited with one of this project's codes or a shell's for a command
-        that cannot start, else the exception at the end of its last traceback.
+        """Its last line if it exited with one of this project's codes, else the exception at the
+        end of its last traceback.
         """
-        ours = (*FAIL_JOB, ExitCode.NODE_UNFIT, 126, 127)
+        ours = (*FAIL_JOB, ExitCode.NODE_UNFIT)
         return self._log.last_line if self.code in ours else self._log.exceptions.last
 
     @property
@@ -84,6 +84,11 @@ class Worker:
     @property
     def tells_world(self) -> bool:
         return self._log.tells_world
+
+    @property
+    def unmatched(self) -> Mapping[str, str]:
+        """The job's metrics whose pattern has matched no line, of rank 0 alone."""
+        return self._log.unmatched
 
     @property
     def quiet(self) -> float:

@@ -122,6 +122,10 @@ class Variable(StrEnum):
     """File below the job's folder that an attempt of the command writes when it is done; empty: the
     ends of its processes decide; exit-code: its exit codes alone.
     """
+    NAN = "PADDLE_NODE_NAN"
+    """fail: a metric of the command that becomes NaN or infinite ends the job; empty: the log says
+    so.
+    """
     APART = "PADDLE_NODE_APART"
     """true: the pods of the command work apart on purpose; empty: their ranks are one world."""
     RESUME_LINE = "PADDLE_NODE_RESUME_LINE"

@@ -24,13 +24,13 @@ from paddle_node.rendezvous import effects as e
 from paddle_node.rendezvous import events as on
 from paddle_node.rendezvous import messages as m
 from paddle_node.rendezvous.attempt_end import AttemptEnd
-from paddle_node.rendezvous.current_attempt import LONGEST_PLACE, CurrentAttempt, Pause
+from paddle_node.rendezvous.current_attempt import CurrentAttempt, Pause
 from paddle_node.rendezvous.goodput import Stopwatch
 from paddle_node.rendezvous.members import Member, Members
 from paddle_node.rendezvous.trainers import MOST_NAMED, PACE_INTERVAL, Trainer, Trainers, list_ranks
 from paddle_node.retry import REMIND_INTERVAL
 from paddle_node.runtimes import Resumption
-from paddle_node.volume.attempts import CLUSTER, POD, PROGRAM, STOPPED, Outcome
+from paddle_node.volume.attempts import CLUSTER, DONE, POD, PROGRAM, STOPPED, Outcome
 from paddle_node.volume.goodput import Goodput
 from paddle_node.volume.passes import Identity
 
@@ -217,8 +217,6 @@ class Rendezvous:
                 if message.leaving and self.state in (State.STARTING, State.TRAINING):
                     self._stop(f"{member.pod} was told to stop", now)
                 current = message.attempt == self._attempt.number
-                if current and message.place:
-                    self._attempt.places[rank] = message.place[:LONGEST_PLACE]
                 self.members.hear(rank, message, current, self.state in RUNNING, now)
             case m.Lost(attempt) if attempt == self._attempt.number:
                 self._process_lost(member, message, now)
@@ -313,7 +311,7 @@ class Rendezvous:
         elif missing is None:
             done = self._attempt.trainers.describe_end(progress)
             doubts = self.members.describe_doubts()
-            done += ": the job is done" + (f", but {doubts}" if doubts else "")
+            done += DONE + (f", but {doubts}" if doubts else "")
             self._finish(
                 Outcome(ExitCode.DONE, done),
                 now,
@@ -416,8 +414,7 @@ class Rendezvous:
     def _finish(self, outcome: Outcome, now: float, ending: AttemptEnd | None = None) -> None:
         """Ends the job, and with it the attempt, by `ending`."""
         if self.state is not State.FINISHED:
-            if self.state in RUNNING:
-                ending = ending or AttemptEnd(outcome.sentence, STOPPED)
+            if ending is not None and self.state in RUNNING:
                 done = outcome.code == ExitCode.DONE
                 seconds = self._stopwatch.stop(self._attempt.trainers, now, done)
                 ending = replace(ending, seconds=seconds)

@@ -39,16 +39,19 @@ def run(
     words: Sequence[str | Path],
     say: Callable[[str], object],
     environ: Mapping[str, str] = os.environ,
+    source: bytes = b"",
 ) -> tuple[int, str, str]:
-    """Runs `uv pip` with these words. `say` gets a report every few seconds. Returns uv's exit
-    code, its output and its messages.
+    """Runs `uv pip` with these words, and `source` on its standard input. `say` gets a report every
+    few seconds. Returns uv's exit code, its output and its messages.
     """
     began, doing, messages = time.monotonic(), "resolving", list[str]()
     options, variables = translate(environ, locked="--require-hashes" in words)
-    with tempfile.TemporaryFile("w+") as output:
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile() as given:
+        given.write(source)
+        given.seek(0)
         process = subprocess.Popen(
             [find_uv(), "pip", *words, *options],
-            stdin=subprocess.DEVNULL,
+            stdin=given,
             stdout=output,
             stderr=subprocess.PIPE,
             env={**environ, **variables},

@@ -23,6 +23,10 @@ from paddle_node.failure import BadSetting, Failure, Finished, leave
 from paddle_node.training import imports
 from paddle_node.training.program import run
 
+MISSING = "missing.json"
+"""A file beside the program's folder: the modules that are nowhere, each with the line that imports
+it.
+"""
 LEFT_OUT = "left-out.json"
 """A file beside the program's folder: what is not sent of the user's folder, and why."""
 
@@ -37,9 +41,10 @@ def _command(words: Sequence[str], folder: Path) -> None:
         return
     sys.path.insert(0, str((folder / script).parent))
     unknown: dict[str, str] = {}
+    missing: dict[str, str] = {}
     for imported in imports.follow(folder / script, folder):
         module = imported.module if imported.own else imported.module.partition(".")[0]
-        if imported.found or module in unknown:
+        if imported.found or module in unknown or module in missing:
             continue
         place = f"{imported.file.relative_to(folder)}:{imported.line}"
         if left := _left_out(module, folder):
@@ -50,14 +55,20 @@ def _command(words: Sequence[str], folder: Path) -> None:
         texts = [(folder / script).read_text(errors="replace")]
         texts += [imported.file.read_text(errors="replace")]
         why = _place(module, folder) or _other_path("\n".join(texts))
-        if not why:
-            remedy = (
-                "the program's folder has no such file"
-                if imported.own
-                else "name its package in program.requirements"
+        if not why and imported.own:
+            raise BadSetting(
+                f"{place}: there is no module {module}: the program's folder has no such file"
             )
-            raise BadSetting(f"{place}: there is no module {module}: {remedy}")
+        if not why:
+            missing[module] = place
+            continue
         unknown[module] = f"{place}: {module} was not checked: {why}"
+    if missing:
+        (folder.parent / MISSING).write_text(json.dumps(missing))
+        module, place = next(iter(missing.items()))
+        raise BadSetting(
+            f"{place}: there is no module {module}: name its package in program.requirements"
+        )
     print(*unknown.values(), sep="\n", end="\n" * bool(unknown))
     print(
         f"{script} has no syntax error, and all {'else ' if unknown else ''}that it imports is "
@@ -113,7 +124,8 @@ def main() -> int:
         "GLOG_minloglevel", "2"
     )  # Otherwise Paddle prints which executor it chose.
     try:
-        if command := environment.Reader().words(Variable.COMMAND):
+        command = environment.Reader().words(Variable.COMMAND)
+        if command not in ((), command_line.SHIPPED):
             _command(command, program.parent)
             return ExitCode.DONE
         run()

@@ -19,6 +19,8 @@ PROGRAM, CLUSTER, POD, STOPPED = KINDS = ("program", "cluster", "pod", "stopped"
 """Why an attempt ended: the program failed, the cluster failed, a pod was lost, or a stop was
 requested.
 """
+DONE = ": the job is done"
+"""In the sentence of a run that is done; doubts follow it."""
 KEPT_ATTEMPTS = 200
 """Attempts that the record keeps; older ones are dropped."""
 
@@ -82,6 +84,16 @@ class Outcome:
 
     code: int
     sentence: str
+
+    @property
+    def doubts(self) -> str:
+        """What went wrong beside training that is done; empty: nothing that anybody saw."""
+        return doubts_in(self.sentence)
+
+
+def doubts_in(sentence: str) -> str:
+    """Returns the doubts that an agent's last sentence has."""
+    return sentence.partition(f"{DONE}, but ")[2]
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,8 @@ class Progress:
     """Why the attempt before ended; empty in a first attempt."""
     reported: str = ""
     """The time of the step's report, in ISO 8601."""
+    not_finite: str = ""
+    """Which metrics are NaN or infinite, and since which step."""
 
     @property
     def told(self) -> str:
@@ -76,7 +78,7 @@ class Progress:
         if self.records_per_second is not None:
             speed = f"{self.records_per_second:,.0f} records a second"
         left = "" if self.seconds_left is None else f"{span(self.seconds_left)} left"
-        return ", ".join(filter(None, [*where, loss, speed, left]))
+        return ", ".join(filter(None, [*where, loss, self.not_finite, speed, left]))
 
     def as_json(self) -> dict[str, Any]:
         """Returns the values by their names; JSON has no number that is not finite."""
@@ -155,6 +157,7 @@ def _measure(lines: Sequence[Step], attempt: int, last_end: str) -> Progress:
         None if left is None else round(left, 1),
         last_end,
         datetime.fromtimestamp(newest.time, UTC).isoformat(),
+        ", ".join(steps.list_not_finite(lines)),
     )
 
 

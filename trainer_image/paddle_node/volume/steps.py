@@ -137,6 +137,24 @@ def read_newest(file: Path, attempt: int) -> list[Step]:
     return [step for step in parse(read_file(file, -TAIL)) if step.attempt == attempt]
 
 
+def list_not_finite(newest: Iterable[Step]) -> list[str]:
+    """Says of each metric that is not finite now since which step it is not."""
+    since: dict[str, int] = {}
+    now: dict[str, float] = {}
+    for step in newest:
+        for name, value in step.metrics.items():
+            now[name] = value
+            if math.isfinite(value):
+                since.pop(name, None)
+            else:
+                since.setdefault(name, step.step)
+    words = ("NaN" if math.isnan(now[name]) else "infinite" for name in since)
+    return [
+        f"{name} is {word} since step {step}"
+        for (name, step), word in zip(since.items(), words, strict=True)
+    ]
+
+
 def read_file(file: Path, offset: int = 0) -> bytes:
     """Returns a file's content from a byte on, or so many bytes before its end; nothing of what is
     no file. Raises OSError.

@@ -37,6 +37,14 @@ def failure_of(record: Attempts) -> str:
     return shorten(outcome.sentence, 1000) if outcome is not None and outcome.code else ""
 
 
+def doubts_of(record: Attempts) -> str:
+    """Returns what went wrong beside the training of the last run, which is done; empty: nothing
+    that anybody saw.
+    """
+    outcome = record.last_outcome
+    return shorten(outcome.doubts, 1000) if outcome is not None and not outcome.code else ""
+
+
 def goodput_of(record: Attempts) -> Goodput | None:
     """Returns how the ended attempts spent their time; None if no attempt has reported it."""
     goodput = Goodput.total_of(attempt.seconds for attempt in record.attempts)

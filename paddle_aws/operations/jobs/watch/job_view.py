@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
+from paddle_node.volume.attempts import doubts_in
 from paddle_node.volume.progress import Progress
 
 from paddle_aws.operations.cluster.cluster_api import ClusterApi, Object
@@ -101,7 +102,9 @@ class JobView:
 
     @property
     def reason(self) -> str:
-        """Why it failed or waits: the Job's own reason and one pod's."""
+        """Why it failed or waits: the Job's own reason and one pod's; of one that is done, what
+        went wrong beside the training.
+        """
         if self.cancelled:
             return "`paddle-aws resume` continues it"
         job = self.environment if self.unbuilt else self.training or self.data
@@ -111,7 +114,10 @@ class JobView:
             if of_pod := self.failure:
                 # Kubernetes names the pod that it saw fail first, which may be another one.
                 of_job = of_job.partition(": ")[0]
-        elif self.phase != "done":
+        elif self.phase == "done":
+            doubts = (doubts_in(pod.message) for pod in self.pods if pod.part == "training")
+            of_pod = next((f"but {words}" for words in doubts if words), "")
+        else:
             of_pod = next(
                 (pod.reason for pod in self.pods if pod.phase == "waiting" and pod.reason), ""
             )

@@ -201,10 +201,10 @@ class Hook:
 
         def first(*args, **more):
             done = apply(*args, **more)
-            if kind._apply_optimize is first:
+            # A static program's optimizer is only built here.
+            if sys.modules["paddle"].in_dynamic_mode() and kind._apply_optimize is first:
                 kind._apply_optimize = apply
-                # A static program's optimizer is only built here: nobody sees its steps.
-                self.tell("step" if sys.modules["paddle"].in_dynamic_mode() else "static")
+                self.tell("step")
             return done
 
         kind._apply_optimize = first

@@ -1,0 +1,185 @@
+"""Finds the packages that a program's imports need and the image lacks, before any is installed.
+
+Which package a module comes from is pyimport2pkg's data, by downloads; which release fits the
+image's Python and Paddle is uv's answer. What the repository itself declares comes first.
+"""
+
+import importlib.metadata
+import json
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from paddle_node.requirements import install
+
+from k8s_charts.spec import TrainingJob
+from k8s_charts.spec.program_archive import LOCKS
+from paddle_aws.operations.errors import Unreachable
+from paddle_aws.operations.images.interpreter import PROJECT, index_settings
+
+NUMPY_2 = "2024-06-16"
+"""The day of numpy 2.0: packages that were compiled before fail on import beside it."""
+LEFT = {"pkg_resources": "setuptools<81"}
+"""Modules that a newer release of an installed package lacks (setuptools' history, v82)."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """The requirements to add, and remarks on those that cannot be had as they were declared."""
+
+    lines: tuple[str, ...]
+    remarks: tuple[str, ...]
+
+
+def find_packages(job: TrainingJob, root: Path, modules: Iterable[str], python: Path) -> Found:
+    """Returns what the job has to require besides what it does, for `modules` that the image lacks.
+
+    `root`: the program's folder. `python`: the environment of the job's Paddle. Raises Unreachable
+    if no package index answers.
+    """
+    resolver = _Resolver(job, python)
+    given = list(job.program.requirements)
+    brought = resolver.choose(given)
+    there = brought if isinstance(brought, dict) else {}
+    declared, remarks, lines = _declared(root), list[str](), dict[str, str]()
+    for module in modules:
+        if module in LEFT:
+            lines["setuptools"] = LEFT[module]
+            continue
+        names = _candidates(module)
+        if not any(name in there for name in names):
+            name = next((name for name in names if name in declared), names[0])
+            lines[name] = declared.get(name, name)
+    # The image has these, in releases that the program may not take.
+    for name in declared.keys() & resolver.installed - lines.keys():
+        if declared[name] != name:
+            lines[name] = declared[name]
+    for name, line in list(lines.items()):
+        chosen = resolver.choose([*given, line])
+        if isinstance(chosen, dict):
+            if name in resolver.installed and name not in chosen:
+                del lines[name]  # The image's own fits.
+            continue
+        remarks.append(f"{line} cannot be had: {chosen}")
+        if name in resolver.installed:
+            del lines[name]
+        else:
+            lines[name] = name
+            if isinstance(resolver.choose([*given, name]), str):
+                remarks.append(f"no index has {name}: name the package yourself")
+                del lines[name]
+    chosen = resolver.choose([*given, *lines.values()])
+    if isinstance(chosen, str):
+        remarks.append(f"{', '.join(lines.values())} do not fit together: {chosen}")
+        lines = {name: name for name in lines}
+    elif "numpy" not in lines and resolver.needs_numpy_1(chosen):
+        lines["numpy"] = "numpy<2"
+    return Found(tuple(sorted(lines.values())), tuple(remarks))
+
+
+class _Resolver:
+    """uv, asked about the image's environment within its limits; installs nothing."""
+
+    def __init__(self, job: TrainingJob, python: Path) -> None:
+        self._limits = (PROJECT / LOCKS[job.chosen_paddle]).with_suffix(".in")
+        self._python = python / "python"
+        self._environ = {**os.environ, **index_settings(job.program.index)}
+        folders = [str(folder) for folder in python.parent.glob("lib/*/site-packages")]
+        found = importlib.metadata.distributions(path=folders)
+        self.installed = {name_of(package.metadata["Name"]) for package in found}
+
+    def choose(self, lines: Sequence[str]) -> dict[str, str] | str:
+        """Returns the packages that would be installed, by version; or why there are none. Raises
+        Unreachable.
+        """
+        if not lines:
+            return {}
+        words: list[str | Path] = [
+            "install",
+            "--dry-run",
+            "--output-format",
+            "json",
+            "--python",
+            self._python,
+        ]
+        limits: list[str | Path] = ["--requirements", self._limits, "--constraints", self._limits]
+        code, output, messages = self._run([*words, *limits, "--only-binary", ":all:", *lines])
+        if code == 0:
+            changes = json.loads(output)["changes"]
+            return {c["name"]: c["version"] for c in changes if c["action"] == "installed"}
+        if "Failed to fetch" in messages or "error sending request" in messages:
+            raise Unreachable("no package index answers")
+        cause = re.search(r"cause: ((?:.+\n?)(?:^ {9}.*\n?)*)", messages, re.MULTILINE)
+        return " ".join((cause[1] if cause else messages).split()).partition(" and you require")[0]
+
+    def needs_numpy_1(self, chosen: Mapping[str, str]) -> bool:
+        """Returns whether one of these was compiled for numpy 1 and imports it."""
+        pins = [f"{name}=={version}" for name, version in chosen.items() if name != "numpy"]
+        words: list[str | Path] = [
+            "compile",
+            "-",
+            "--quiet",
+            "--python",
+            self._python,
+            "--no-header",
+        ]
+        source = "\n".join(pins).encode()
+        _, annotated, _ = self._run([*words, "--annotation-style", "line"], source)
+        asks = re.search(r"^numpy==2\S*\s+# via (.*)$", annotated, re.MULTILINE)
+        _, lock, _ = self._run([*words, "--no-deps", "--format", "pylock.toml"], source)
+        tag = "cp" + "".join(map(str, self._version()))
+        if asks is None:
+            return False
+        for package in tomllib.loads(lock).get("packages", ()):
+            wheels = [w for w in package.get("wheels", ()) if _fits(w["url"], tag)]
+            times = [str(wheel.get("upload-time", "")) for wheel in wheels]
+            if package["name"] in asks[1] and times and all(times) and max(times)[:10] < NUMPY_2:
+                return True
+        return False
+
+    def _version(self) -> tuple[str, ...]:
+        (folder,) = self._python.parents[1].glob("lib/python3*")
+        return tuple(folder.name.removeprefix("python").split("."))
+
+    def _run(self, words: Sequence[str | Path], source: bytes = b"") -> tuple[int, str, str]:
+        return install.run(words, lambda text: None, self._environ, source)
+
+
+def _fits(url: str, tag: str) -> bool:
+    name = url.rpartition("/")[2]
+    return f"-{tag}-" in name or "-abi3-" in name
+
+
+def _candidates(module: str) -> list[str]:
+    from pyimport2pkg.database import MappingDatabase
+    from pyimport2pkg.mapper import Mapper
+    from pyimport2pkg.models import ImportInfo
+
+    found = Mapper(MappingDatabase()).map_import(ImportInfo(module, module)).candidates
+    return [name_of(candidate.package_name) for candidate in found] or [name_of(module)]
+
+
+def _declared(root: Path) -> dict[str, str]:
+    """Returns what a repository says that it requires, by name."""
+    lines = [line for line in _lines(root) if re.match(r"[A-Za-z0-9]", line)]
+    # An address, or a marker for other systems, is left to the person.
+    return {name_of(line): line for line in lines if "@" not in line and ";" not in line}
+
+
+def _lines(root: Path) -> Iterator[str]:
+    for file in [*root.glob("requirements*.txt"), *root.glob("requirements/*.txt")]:
+        for line in file.read_text(errors="replace").splitlines():
+            yield re.sub(r"\s", "", line.partition("#")[0])
+    try:
+        project = tomllib.loads((root / "pyproject.toml").read_text()).get("project", {})
+    except (OSError, ValueError):
+        return
+    yield from (re.sub(r"\s", "", line) for line in project.get("dependencies", ()))
+
+
+def name_of(requirement: str) -> str:
+    """Returns the package's name alone, as indexes compare it."""
+    return re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", requirement, maxsplit=1)[0]).lower()

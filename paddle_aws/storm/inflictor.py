@@ -1,0 +1,266 @@
+"""Carries out a run's schedule of faults: each comes at its event, while the program waits."""
+
+import asyncio
+import errno
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from paddle_aws.rehearsal.pods.container import RunningContainer
+from paddle_aws.rehearsal.pods.pod import Pod
+from paddle_aws.storm import connections
+from paddle_aws.storm.calls import Call, CallReply
+from paddle_aws.storm.faults import COUNTED, FREEZES, SERVERS, VOLUME, Fault
+from paddle_aws.storm.processes import (
+    ancestors,
+    children,
+    descendants,
+    send_signal,
+    signal_processes,
+)
+from paddle_aws.storm.program_files import ProgramFiles, create_file
+from paddle_aws.storm.ranks import Rank, Ranks
+from paddle_aws.storm.recorder import Recorder
+from paddle_aws.storm.trace import InflictedFault
+
+PATIENCE = 10.0
+"""Seconds within which the target of a fault has to be there."""
+_SLOW = 2.0
+"""Seconds that an operation on a slow volume takes."""
+Homes = Mapping[int, tuple[Pod, RunningContainer]]
+"""Each container and its pod, by the container's first process. Not by the pod's index: a pod of a
+Job without indexes learns its rank from its peers.
+"""
+
+
+@dataclass
+class _VolumeFault:
+    """A fault of the volume that lasts."""
+
+    fault: Fault
+    left: int
+    """Operations that it still meets."""
+    attempt: int | None = None
+    """The attempt that it has met; None: none yet."""
+
+
+@dataclass(frozen=True)
+class _Target:
+    """The process that a fault meets, and where it runs."""
+
+    rank: Rank
+    pod: Pod
+    container: RunningContainer
+
+    def kill(self, pids: Sequence[int]) -> None:
+        signal_processes(pids, self.container.init, signal.SIGKILL)
+
+
+class Inflictor:
+    """Inflicts the faults of one run, in their order."""
+
+    def __init__(
+        self,
+        faults: Sequence[Fault],
+        ranks: Ranks,
+        recorder: Recorder,
+        files: ProgramFiles,
+        homes: Homes,
+    ) -> None:
+        self._armed, self._ranks, self._recorder = list(faults), ranks, recorder
+        self._files, self._homes = files, homes
+        self._inflicting = False
+        self._disturbed = 0
+        """The attempt of the last fault."""
+        self._volume_faults: dict[int, _VolumeFault] = {}
+        """By rank."""
+        self._refusals: dict[Fault, int] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def take_due(self, event: str, number: int = 0) -> Fault | None:
+        """Returns the next fault if this is its event, and then arms the following one."""
+        if self._inflicting or not self._armed:
+            return None
+        fault = self._armed[0]
+        if fault.event == "load" and event in COUNTED and self._ranks.attempt > self._disturbed:
+            # The attempt after the last fault began from the beginning.
+            self._recorder.trace.inflicted.append(InflictedFault(self._armed.pop(0), None))
+            return self.take_due(event, number)
+        if fault.event != event or number < fault.number:
+            return None
+        self._inflicting = True
+        return self._armed.pop(0)
+
+    async def inflict(self, fault: Fault, call: Call | None) -> CallReply | None:
+        """Does what the fault says, and those of the same event on other ranks with it, while the
+        call at whose event they come waits.
+        """
+        faults = [fault]
+        while (
+            self._armed
+            and (self._armed[0].event, self._armed[0].number) == (fault.event, fault.number)
+            and self._armed[0].rank not in {earlier.rank for earlier in faults}
+        ):
+            faults.append(self._armed.pop(0))
+        for simultaneous in faults:
+            await self._inflict_alone(simultaneous)
+        self._inflicting = False
+        if call is not None and not call.prints and not call.exits:
+            rank = self._ranks.find(call.process)
+            path = None if call.syncs else call.path
+            if rank is not None and (refused := self.answer_of_volume(call, rank, path)):
+                return await refused if not isinstance(refused, CallReply) else refused
+        return CallReply()
+
+    async def _inflict_alone(self, fault: Fault) -> None:
+        seconds = self._recorder.now
+        self._recorder.say(f"fault: {fault}")
+        attempt = self._disturbed = self._ranks.attempt
+        try:
+            effect = await self._do(fault)
+        except OSError as error:
+            effect = f"not possible: {error.strerror}"
+        self._recorder.say(f"{fault}: {effect}")
+        self._recorder.trace.inflicted.append(InflictedFault(fault, seconds, effect, attempt))
+
+    async def _do(self, fault: Fault) -> str:
+        """Returns what it did, in words."""
+        if fault.kind in VOLUME:
+            self._volume_faults[fault.rank] = _VolumeFault(fault, VOLUME[fault.kind])
+            self._refusals[fault] = 0
+            return "met 0 operations"
+        target = await self._find_target(fault)
+        if target is None:
+            return "no effect: the rank was not there"
+        act: Callable[[Fault, _Target], str] = {
+            "damage-checkpoint": self._damage_checkpoint,
+            "kill-rank": self._kill_rank,
+            "kill-server": self._kill_rank,
+            "kill-agent": self._kill_agent,
+            "kill-pod": self._kill_pod,
+            "spot-notice": self._give_notice,
+            "cut": self._cut,
+            "half-open": self._cut,
+            **dict.fromkeys(FREEZES, self._freeze),
+        }[fault.kind]
+        return act(fault, target) or f"process {target.rank.pid}"
+
+    async def _find_target(self, fault: Fault) -> _Target | None:
+        deadline, trains = time.monotonic() + PATIENCE, fault.kind not in SERVERS
+        while (
+            rank := self._ranks.find_newest(fault.rank, trains)
+        ) is None and time.monotonic() < deadline:
+            await asyncio.sleep(0.05)
+        inits = [above for above in ancestors(rank.pid) if above in self._homes] if rank else []
+        return _Target(rank, *self._homes[inits[0]]) if rank and inits else None
+
+    def _damage_checkpoint(self, fault: Fault, target: _Target) -> str:
+        if what := self._files.damage():
+            target.kill([target.rank.pid])
+        return what or "no effect: there is no older checkpoint beside the newest"
+
+    def _kill_rank(self, fault: Fault, target: _Target) -> str:
+        target.kill([target.rank.pid])
+        return ""
+
+    def _kill_agent(self, fault: Fault, target: _Target) -> str:
+        target.kill(children(target.container.init))
+        return ""
+
+    def _kill_pod(self, fault: Fault, target: _Target) -> str:
+        self.keep(target.pod.kill())
+        return ""
+
+    def _give_notice(self, fault: Fault, target: _Target) -> str:
+        self.keep(target.pod.terminate())
+        return ""
+
+    def _freeze(self, fault: Fault, target: _Target) -> str:
+        pod = fault.kind == "freeze-pod"
+        top = children(target.container.init)[0] if pod else target.rank.pid
+        pids = [top, *descendants(top)]
+        self.keep(_stop_for(pids, target.container.init, FREEZES[fault.kind]))
+        return ""
+
+    def _cut(self, fault: Fault, target: _Target) -> str:
+        with ExitStack() as stack:
+            ours = signal_processes([target.rank.pid], target.container.init, signal.SIGCONT, stack)
+            half_open = fault.kind == "half-open"
+            count = sum(
+                connections.cut(target.rank.pid, pidfd, half_open=half_open) for pidfd in ours
+            )
+        return f"{count} connections" if count else "no effect: the rank has no connection"
+
+    def answer_of_volume(
+        self, call: Call, rank: Rank, path: Path | None
+    ) -> CallReply | Awaitable[CallReply] | None:
+        """Returns the answer to a call on the volume during a fault of the volume; None: there is
+        no such fault, or it does not concern this call.
+        """
+        lasting = self._volume_faults.get(rank.rank)
+        if lasting is None or not rank.trains or call.prints or call.exits:
+            return None
+        if lasting.attempt is not None and rank.attempt > lasting.attempt:
+            del self._volume_faults[rank.rank]  # It ends with the attempt that met it.
+            return None
+        if (answer := _refuse(lasting.fault.kind, call, path)) is None:
+            return None
+        lasting.attempt = lasting.attempt or rank.attempt
+        self._refusals[lasting.fault] += 1
+        name = "a sync" if path is None else self._files.below(path)
+        self._recorder.say(f"{lasting.fault}: rank {rank.rank} meets it at {name}")
+        lasting.left -= 1
+        if not lasting.left:
+            del self._volume_faults[rank.rank]
+        return answer
+
+    def keep(self, work: Awaitable[object]) -> None:
+        """Lets something happen beside the run, until its end."""
+
+        async def run() -> None:
+            await work
+
+        task = asyncio.create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def finish(self) -> None:
+        """Ends what lasts, and completes what the trace says of the faults."""
+        for task in self._tasks:
+            task.cancel()
+        inflicted = self._recorder.trace.inflicted
+        inflicted += [InflictedFault(fault, None) for fault in self._armed]
+        for place, one in enumerate(inflicted):
+            if (met := self._refusals.get(one.fault)) is not None:
+                inflicted[place] = replace(one, effect=f"met {met} operations")
+
+
+def _refuse(kind: str, call: Call, path: Path | None) -> CallReply | Awaitable[CallReply] | None:
+    """Returns how a volume with this fault answers a call; None: as ever."""
+    changes = call.writes or call.renames or call.removes or not (call.opens or call.syncs)
+    if kind == "volume-full":
+        if not (call.opens and call.writes) or path is None:
+            return None
+        create_file(path, call.flags)
+        return CallReply(file=os.open("/dev/full", os.O_RDWR))
+    if kind == "volume-failing":
+        return CallReply(errno.EIO)
+    if kind == "volume-read-only":
+        return CallReply(errno.EROFS) if changes else None
+    return _answer_slowly()
+
+
+async def _answer_slowly() -> CallReply:
+    await asyncio.sleep(_SLOW)
+    return CallReply()
+
+
+async def _stop_for(pids: Sequence[int], init: int, seconds: float) -> None:
+    with ExitStack() as stack:
+        for process in signal_processes(pids, init, signal.SIGSTOP, stack):
+            stack.callback(send_signal, process, signal.SIGCONT)
+        await asyncio.sleep(seconds)
