@@ -2,10 +2,8 @@
 in test_command_files.py.
 """
 
-import contextlib
 import json
 import os
-import shutil
 import sys
 import time
 from pathlib import Path
@@ -214,31 +212,6 @@ def test_what_a_lost_pod_may_have_open_is_another_file_and_what_came_late_is_not
         "newest",
         f"run-{job.number}",
     ] or not late.exists()
-
-
-def test_a_pod_of_rank_0_that_dies_as_it_fills_the_folder_loses_nothing(job, monkeypatch):
-    """Whatever it got done, the next one continues: the call is cut after each of its copies."""
-    names = [f"model-{number}" for number in range(4)]
-    settings = {"PADDLE_NODE_RESUME": '["{newest:output/model-*}"]'}
-    job.begin(job.progress(**settings))
-    for name in names:
-        job.save(name)
-    copy, left = shutil.copy2, []
-
-    def cut(*paths):
-        if not left:
-            raise KeyboardInterrupt
-        left.pop()
-        return copy(*paths)
-
-    monkeypatch.setattr(shutil, "copy2", cut)
-    begun = None
-    while begun is None:
-        left[:] = [1]
-        with contextlib.suppress(KeyboardInterrupt):
-            begun = job.begin(job.progress(**settings), gone=False)
-    assert job.number > 3 and begun.resume["newest"] == "output/model-3"
-    assert sorted(path.name for path in job.output.iterdir()) == names
 
 
 @pytest.mark.parametrize("count", [2_000, pytest.param(100_000, marks=pytest.mark.long)])

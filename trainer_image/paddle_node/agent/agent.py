@@ -315,6 +315,7 @@ class Agent:
                 group.ended,
                 self._terminated,
                 group.doubt,
+                group.place,
             )
         self._client.send(message)
 

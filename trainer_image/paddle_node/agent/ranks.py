@@ -9,7 +9,9 @@ much its end counts: only those with the strongest evidence in the pod are its r
 import asyncio
 import contextlib
 import os
+import re
 import shutil
+import signal
 import socket
 import struct
 import time
@@ -38,6 +40,12 @@ MAY_START = {
     "nohup", "parallel", "setsid", "sh", "stdbuf", "time", "timeout", "uv", "xargs", "zsh",
 }  # fmt: skip
 """Programs that may start training later."""
+STACKS = 2
+"""SIGRTMAX minus this signal makes a Python write where its threads are."""
+LISTEN = 0.5
+"""Seconds for that."""
+LONGEST_STACKS = 1 << 20
+MOST_LOCATED = 8
 LONGEST = 120
 """Characters of a command line in a sentence."""
 
@@ -57,6 +65,8 @@ class Python:
     hooked: bool = False
     forked: bool = False
     stepped: bool = False
+    static: bool = False
+    """It has built a static program, whose steps nobody sees."""
     ended: int | None = None
     at: float = 0.0
     """When its end was seen."""
@@ -150,6 +160,21 @@ def _tried_again(rank: Python, ended: Iterable[Python]) -> bool:
     )
 
 
+def find_place(stacks: str) -> str:
+    """Returns where a program is: what its main thread calls, and its own line that does so, by
+    what faulthandler wrote; empty: that is not to be seen.
+    """
+    for thread in re.split(r"(?m)^(?:Current thread|Thread) .*:$", stacks):
+        frames = re.findall(r'(?m)^  File "(.*)", line (\d+) in (.*)$', thread)
+        if frames and frames[-1][2] == "<module>":
+            own = [frame for frame in frames if not re.search(r"/lib/python\d|<frozen", frame[0])]
+            file, line, name = (own or frames)[0]
+            what = frames[0][2] if own and own[0] != frames[0] else name
+            called = f"{what}, " if what != "<module>" else ""
+            return f"{called}{PurePosixPath(file).name}:{line}"
+    return ""
+
+
 def describe_code(code: int | None) -> str:
     """Returns an exit code in words."""
     return "no exit code that anybody saw" if code is None else str(code)
@@ -225,6 +250,45 @@ class Ranks:
         running = [python for python in self.all if python.ended is None]
         return [python for python in running if python.level == top and top > OTHER]
 
+    def find_failed(self, pid: int, alone: bool) -> Python | None:
+        """Returns the Python that says why a process ended: that process itself, or, if it is
+        `alone` in the pod, the first one below it that failed.
+        """
+        self.receive()
+        own = self._seen.get(pid)
+        if own is not None and own.error:
+            return own
+        failed = [python for python in self.all if python.error and not python.went_well]
+        failed = [python for python in failed if python.ended is not None]
+        return min(failed, key=lambda python: python.ended or 0, default=None) if alone else None
+
+    def has_stepped(self) -> bool | None:
+        """Whether any Python has made a step with an optimizer; None: nobody can know, because none
+        of them has imported Paddle or torch, or one had no hook.
+        """
+        ranks = [python for python in self.all if python.level >= IMPORTED]
+        if self.stepped:
+            return True
+        return False if ranks and all(rank.hooked and not rank.static for rank in ranks) else None
+
+    async def locate(self) -> str:
+        """Returns in which line of the program each rank is, in words; empty: none says so."""
+        ranks = [rank for rank in self.list_running() if rank.hooked]
+        for rank in ranks:
+            with contextlib.suppress(OSError):
+                os.kill(rank.entry.pid, signal.SIGRTMAX - STACKS)
+        await asyncio.sleep(LISTEN if ranks else 0.0)
+        places = []
+        for rank in ranks[:MOST_LOCATED]:
+            text = ""
+            with contextlib.suppress(OSError):
+                file = self.folder / f"{rank.entry.pid}.stacks"
+                text = file.read_text(errors="replace")[:LONGEST_STACKS]
+            if place := find_place(text):
+                number = next(filter(None, reversed(rank.rank)), "")
+                places.append(f"rank {number} is in {place}" if number else f"it is in {place}")
+        return "; ".join(places)
+
     # What the hook tells.
 
     def receive(self) -> None:
@@ -279,6 +343,8 @@ class Ranks:
             self._end(python, packet[0])
         elif kind == "imports":
             python.level = max(python.level, IMPORTED)
+        elif kind == "static":
+            python.static = True
         elif kind == "step":
             python.level, python.stepped = TRAINED, True
             self._on_step(python)

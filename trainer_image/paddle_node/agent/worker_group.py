@@ -25,6 +25,7 @@ from paddle_node.contract import FAIL_JOB, ExitCode, Variable
 from paddle_node.environment import PodEnvironment
 from paddle_node.failure import Failure
 from paddle_node.rendezvous import messages as m
+from paddle_node.rendezvous.current_attempt import SILENCE_SHARE
 from paddle_node.rendezvous.policy import NOT_ITS_FAULT
 from paddle_node.runtimes import Process, Runtime
 
@@ -99,6 +100,8 @@ class WorkerGroup:
         self.ended: m.Ended = ""
         self.doubt = ""
         """What went wrong beside the training that is done."""
+        self.place = ""
+        """Where its trainers were when they ended after a long silence, in words."""
         self.leaving = False
         """Every trainer of the job is leaving: a pserver may end."""
         self._room = time.monotonic()
@@ -155,7 +158,8 @@ class WorkerGroup:
         self.attempt, self._processes, self._running = attempt, processes, []
         self.state = State.RUNNING
         self.gone = self.serving = self.silent = self.leaving = False
-        self.ended, self.doubt, self._alone, self._not_finite = "", "", False, ""
+        self.ended, self.doubt, self.place = "", "", ""
+        self._alone, self._not_finite = False, ""
         self._began = time.time()
         self._memory.mark()
         for process in processes:
@@ -213,6 +217,9 @@ class WorkerGroup:
 
     async def end(self) -> None:
         """Ends every process of the attempt. Raises `Failure` if a process cannot be killed."""
+        silent = [worker.quiet for worker in self._workers_of("trainer") if worker.code is None]
+        if max(silent, default=0.0) > SILENCE_SHARE * self._pod.stall:
+            self.place = await self._ranks.locate()
         self._rest()
         stubborn = await self._workers.end(self._standby)
         self._standby = [worker for worker in self._standby if worker.code is None]
@@ -499,7 +506,7 @@ class WorkerGroup:
                 trainer=True,
                 error="" if rank.code in NOT_ITS_FAULT[1:] else rank.error or worker.error,
                 uncaught=rank.uncaught,
-                stepped=rank.stepped or None,
+                stepped=self._ranks.has_stepped(),
                 ago=time.monotonic() - rank.at,
                 silent=0.0,
             )
@@ -510,6 +517,11 @@ class WorkerGroup:
             return
         worker.reported = True
         code = worker.code or 0
+        error, uncaught = worker.error, worker.uncaught
+        if worker.process.judged and (code < 126 and code not in FAIL_JOB):
+            alone = len(self._workers_of("trainer")) == 1
+            if (python := self._ranks.find_failed(worker.pid, alone)) is not None:
+                error, uncaught = python.error, python.uncaught
         ended = f"{worker.name} ended with {_code(worker.code)}"
         self._tell(
             m.Lost(
@@ -517,9 +529,9 @@ class WorkerGroup:
                 ", ".join(filter(None, (ended, self._memory.describe_shortage(code == KILLED)))),
                 code,
                 trainer=worker.process.role == "trainer",
-                error="" if code in NOT_ITS_FAULT else worker.error,
-                uncaught=worker.uncaught,
-                stepped=None,
+                error="" if code in NOT_ITS_FAULT else error,
+                uncaught=uncaught,
+                stepped=self._ranks.has_stepped() if worker.process.judged else None,
                 ago=time.monotonic() - worker.end,
                 silent=worker.silent,
             )

@@ -65,10 +65,10 @@ class Worker:
 
     @property
     def error(self) -> str:
-        """Its last line if it exited with one of this project's codes, else the exception at the
-        end of its last traceback.
+        """Its last line if it exited with one of this project's codes or a shell's for a command
+        that cannot start, else the exception at the end of its last traceback.
         """
-        ours = (*FAIL_JOB, ExitCode.NODE_UNFIT)
+        ours = (*FAIL_JOB, ExitCode.NODE_UNFIT, 126, 127)
         return self._log.last_line if self.code in ours else self._log.exceptions.last
 
     @property

@@ -8,11 +8,15 @@ from paddle_node.rendezvous.heartbeat import LOST_AFTER
 from paddle_node.rendezvous.members import Member, Members
 from paddle_node.rendezvous.messages import Lost
 from paddle_node.rendezvous.policy import NOT_ITS_FAULT, OWN_ERRORS
-from paddle_node.rendezvous.trainers import Trainers
+from paddle_node.rendezvous.trainers import MOST_NAMED, Trainers
 from paddle_node.volume.attempts import PROGRAM
 
 SILENCE_SHARE = 0.8
 """Share of a program's own silence for which another must have been silent to be named."""
+
+
+LONGEST_PLACE = 300
+"""Characters of an agent's words about where its trainers are."""
 
 
 class End(NamedTuple):
@@ -52,6 +56,8 @@ class CurrentAttempt:
     """A pod of it was lost before it said that no process of it is left."""
     ends: list[End] = field(default_factory=list)
     """The processes that ended it, or ended on their own before they were killed."""
+    places: dict[int, str] = field(default_factory=dict)
+    """Where the trainers of silent pods were, by the pod's rank."""
     crashed: list[int] | None = None
     """The rank and exit code of the trainer that ended it."""
 
@@ -87,8 +93,12 @@ class CurrentAttempt:
         """Returns the end. If processes ended the attempt, it includes what is known by now about
         those that ended first.
         """
+        places = [
+            f"trainer {rank}: {place}" for rank, place in sorted(self.places.items())[:MOST_NAMED]
+        ]
         if ending.kind != PROGRAM or not self.ends:
-            return ending
+            named = places if ending.kind == PROGRAM else []
+            return replace(ending, cause="; ".join([ending.cause, *named]))
         first, *others = sorted(self.ends, key=lambda end: end.at)
         lost, causes = first.lost, [first.cause]
         # If one process was killed, the failure of the others says nothing about the program.
@@ -104,7 +114,7 @@ class CurrentAttempt:
         stepped = self.trainers.has_stepped(first.rank if lost.trainer else None)
         return replace(
             ending,
-            cause="; ".join(causes),
+            cause="; ".join([*causes, *places]),
             code=lost.code,
             killed=not failed or bool(killed),
             error=lost.error,

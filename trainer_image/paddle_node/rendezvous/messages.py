@@ -110,6 +110,8 @@ class Report(Message):
     leaving: bool
     doubt: str = ""
     """What went wrong beside the training, or what nobody could see, of trainers that are done."""
+    place: str = ""
+    """Where its trainers were when the attempt ended after a long silence; empty: unknown."""
 
 
 class Lost(Message):

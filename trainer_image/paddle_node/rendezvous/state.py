@@ -24,7 +24,7 @@ from paddle_node.rendezvous import effects as e
 from paddle_node.rendezvous import events as on
 from paddle_node.rendezvous import messages as m
 from paddle_node.rendezvous.attempt_end import AttemptEnd
-from paddle_node.rendezvous.current_attempt import CurrentAttempt, Pause
+from paddle_node.rendezvous.current_attempt import LONGEST_PLACE, CurrentAttempt, Pause
 from paddle_node.rendezvous.goodput import Stopwatch
 from paddle_node.rendezvous.members import Member, Members
 from paddle_node.rendezvous.trainers import MOST_NAMED, PACE_INTERVAL, Trainer, Trainers, list_ranks
@@ -217,6 +217,8 @@ class Rendezvous:
                 if message.leaving and self.state in (State.STARTING, State.TRAINING):
                     self._stop(f"{member.pod} was told to stop", now)
                 current = message.attempt == self._attempt.number
+                if current and message.place:
+                    self._attempt.places[rank] = message.place[:LONGEST_PLACE]
                 self.members.hear(rank, message, current, self.state in RUNNING, now)
             case m.Lost(attempt) if attempt == self._attempt.number:
                 self._process_lost(member, message, now)
@@ -414,7 +416,8 @@ class Rendezvous:
     def _finish(self, outcome: Outcome, now: float, ending: AttemptEnd | None = None) -> None:
         """Ends the job, and with it the attempt, by `ending`."""
         if self.state is not State.FINISHED:
-            if ending is not None and self.state in RUNNING:
+            if self.state in RUNNING:
+                ending = ending or AttemptEnd(outcome.sentence, STOPPED)
                 done = outcome.code == ExitCode.DONE
                 seconds = self._stopwatch.stop(self._attempt.trainers, now, done)
                 ending = replace(ending, seconds=seconds)

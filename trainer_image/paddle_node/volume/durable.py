@@ -108,7 +108,9 @@ def link(path: Path, target: str) -> None:
     refresh(path.parent)
     if path.is_symlink() and str(path.readlink()) == target:
         return
-    temporary = _temporary(path)
+    # What a writer left that was killed here goes with the next one.
+    temporary = path.with_name(f".{path.name}.link.tmp")
+    temporary.unlink(missing_ok=True)
     temporary.symlink_to(target)
     try:
         temporary.replace(path)

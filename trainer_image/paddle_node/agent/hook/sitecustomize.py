@@ -201,10 +201,10 @@ class Hook:
 
         def first(*args, **more):
             done = apply(*args, **more)
-            # A static program's optimizer is only built here.
-            if sys.modules["paddle"].in_dynamic_mode() and kind._apply_optimize is first:
+            if kind._apply_optimize is first:
                 kind._apply_optimize = apply
-                self.tell("step")
+                # A static program's optimizer is only built here: nobody sees its steps.
+                self.tell("step" if sys.modules["paddle"].in_dynamic_mode() else "static")
             return done
 
         kind._apply_optimize = first
