@@ -12,7 +12,7 @@ from pathlib import Path
 import boto3
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 PROJECT = Path(__file__).parents[2]
 APP = """

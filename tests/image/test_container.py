@@ -17,7 +17,7 @@ from paddle_node.volume.job_folder import JobFolder
 
 from tests.image.test_built_environment import sdist
 
-pytestmark = [pytest.mark.container, pytest.mark.slow]
+pytestmark = [pytest.mark.container, pytest.mark.slow, pytest.mark.long]
 PASSES = 5
 
 
@@ -109,7 +109,6 @@ def test_what_is_in_it_and_what_is_not(podman: Podman) -> None:
     the_clients_work(podman, IMAGE)
 
 
-@pytest.mark.long
 def test_a_jobs_own_packages_are_one_layer_and_what_does_not_fit_is_refused(
     podman: Podman, tmp_path: Path
 ) -> None:
@@ -242,7 +241,6 @@ def test_three_containers_train_together_and_one_that_is_killed_is_replaced(
     )
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("cluster", [COLLECTIVE], indirect=True)
 def test_the_collective_image_trains_with_paddle_3_and_refuses_pservers(
     cluster: Cluster, tmp_path: Path, job_file: Path
@@ -275,7 +273,6 @@ def test_the_collective_image_trains_with_paddle_3_and_refuses_pservers(
     whole_model(cluster, pods, folder)
 
 
-@pytest.mark.long
 def test_a_base_that_has_paddle_keeps_it_as_it_is(podman: Podman) -> None:
     """As for GPUs, for which no index has Paddle's wheels. This base's Paddle 3.3.1 is for CPUs."""
     base, image = f"{IMAGE}-others", f"{IMAGE}-agent"
@@ -369,7 +366,6 @@ def build_wheel(folder, config_settings=None, metadata_directory=None):
 """
 
 
-@pytest.mark.long
 def test_a_package_that_spies_while_it_is_built_finds_nothing(cluster: Cluster) -> None:
     """In a container of the reviewed manifest, with its user, its rights and its mounts. What else
     lies on the volume is nowhere to be seen.
