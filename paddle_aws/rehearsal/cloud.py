@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import urlencode
 
 from paddle_aws.operations.errors import BadInput, Exit, Failed
 from paddle_aws.rehearsal.inventory import Inventory, Resource
@@ -94,7 +95,8 @@ class Cloud:
                 )
             ready = json.loads(line)
             self._port = ready["port"]
-            self._key, self._secret = ready["access_key"], ready["secret_key"]
+            self._key, self._secret = ready["administrator"]
+            self.root: tuple[str, str] = tuple(ready["root"])
             self._life = life.pop_all()
         return self
 
@@ -183,15 +185,28 @@ class Cloud:
 
     def inventory(self) -> Inventory:
         """Everything that exists in the account now."""
+        return Inventory(Resource(*row) for row in self._ask("inventory"))
+
+    def service_credentials(self, service: str, role: str) -> Mapping[str, str]:
+        """Credentials that a service (such as ec2.amazonaws.com) gets of a role; none if the role
+        does not trust the service.
+        """
+        return self._ask("session", service=service, role=role) or {}
+
+    def review_token(self, cluster: str, token: str) -> Any:
+        """The status of Kubernetes' TokenReview: whether the cluster admits the token's owner."""
+        return self._ask("review", cluster=cluster, token=token)
+
+    # Internals.
+
+    def _ask(self, what: str, **query: str) -> Any:
         request = urllib.request.Request(
-            f"http://127.0.0.1:{self._port}/_rehearsal/inventory",
+            f"http://127.0.0.1:{self._port}/_rehearsal/{what}?{urlencode(query)}",
             headers={"Authorization": f"AWS {self._key}:"},
         )
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(request, timeout=30) as answer:
-            return Inventory(Resource(*row) for row in json.load(answer))
-
-    # Internals.
+            return json.load(answer)
 
     def _environ(self) -> dict[str, str]:
         """The caller's environment without its AWS and CDK settings; the project's programs come

@@ -1,8 +1,8 @@
 """An emulated AWS account that cdk deploys cluster.yaml's stacks into, and destroys them again.
 
-On EKS a pod gets credentials if its namespace and service account have a Pod Identity association,
-so a stack that forgets the association fails here as on AWS. On a self-managed cluster the data
-job's pods get the nodes' credentials.
+Each pod acts as the role that AWS would give it, so a stack that forgets an association, a trust or
+a right fails here as on AWS: on EKS the role of the Pod Identity association of its namespace and
+service account; on a self-managed cluster the data job's pods have the nodes' role.
 """
 
 import json
@@ -84,7 +84,7 @@ class DeployedAccount(Account):
             )
         self_managed = self._spec.cluster.self_managed
         self._identity = (
-            node_role(self._cloud)
+            node_role(self._cloud, self._spec.name)
             if self_managed
             else pod_identity(self._cloud, self._output("ClusterName"))
         )
@@ -154,22 +154,53 @@ def record_image(cloud: Cloud, repository_uri: str, file: Path, variant: str = "
 
 def pod_identity(cloud: Cloud, cluster: str) -> Identity:
     """Credentials through EKS Pod Identity."""
-    client = cloud.client("eks")
+    eks = cloud.client("eks")
 
     @cache
     def variables(namespace: str, account: str) -> Mapping[str, str]:
-        answer = client.list_pod_identity_associations(
-            clusterName=cluster, namespace=namespace, serviceAccount=account
-        )
-        return proxy_settings() | cloud.environment if answer["associations"] else {}
+        asked = {"clusterName": cluster, "namespace": namespace, "serviceAccount": account}
+        for found in eks.list_pod_identity_associations(**asked)["associations"]:
+            association = eks.describe_pod_identity_association(
+                clusterName=cluster, associationId=found["associationId"]
+            )["association"]
+            return _act_as(cloud, "pods.eks.amazonaws.com", association["roleArn"])
+        return {}
 
     return variables
 
 
-def node_role(cloud: Cloud) -> Identity:
+def node_role(cloud: Cloud, cluster: str) -> Identity:
     """Credentials of a self-managed cluster's nodes: only the data job's pods may read them from
     the instance metadata.
     """
-    return lambda namespace, account: (
-        proxy_settings() | cloud.environment if account == DATA_ACCOUNT else {}
-    )
+
+    @cache
+    def variables(account: str) -> Mapping[str, str]:
+        if account != DATA_ACCOUNT:
+            return {}
+        autoscaling, ec2, iam = map(cloud.client, ("autoscaling", "ec2", "iam"))
+        groups = autoscaling.describe_auto_scaling_groups()["AutoScalingGroups"]
+        [group, *_] = [
+            group for group in groups if f"{cluster}-nodes-" in group["AutoScalingGroupName"]
+        ]
+        launch = (
+            group.get("LaunchTemplate")
+            or group["MixedInstancesPolicy"]["LaunchTemplate"]["LaunchTemplateSpecification"]
+        )
+        [version] = ec2.describe_launch_template_versions(
+            LaunchTemplateId=launch["LaunchTemplateId"], Versions=["$Latest"]
+        )["LaunchTemplateVersions"]
+        profile = version["LaunchTemplateData"]["IamInstanceProfile"]
+        name = profile.get("Name") or profile["Arn"].rpartition("/")[2]
+        [role] = iam.get_instance_profile(InstanceProfileName=name)["InstanceProfile"]["Roles"]
+        return _act_as(cloud, "ec2.amazonaws.com", role["Arn"])
+
+    return lambda namespace, account: variables(account)
+
+
+def _act_as(cloud: Cloud, service: str, role: str) -> Mapping[str, str]:
+    """Returns a pod's variables with the role's credentials; a role that does not trust the service
+    gives none.
+    """
+    credentials = cloud.service_credentials(service, role)
+    return {**proxy_settings(), **cloud.environment, **credentials} if credentials else {}

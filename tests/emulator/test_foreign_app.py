@@ -62,8 +62,8 @@ def test_a_foreign_app_is_deployed_and_destroyed(tmp_path: Path) -> None:
         ready = json.loads(emulator.stdout.readline())
         endpoint = f"http://localhost:{ready['port']}"
         aws = {
-            "AWS_ACCESS_KEY_ID": ready["access_key"],
-            "AWS_SECRET_ACCESS_KEY": ready["secret_key"],
+            "AWS_ACCESS_KEY_ID": ready["administrator"][0],
+            "AWS_SECRET_ACCESS_KEY": ready["administrator"][1],
             "AWS_REGION": "eu-west-1",
         }
 
@@ -80,11 +80,7 @@ def test_a_foreign_app_is_deployed_and_destroyed(tmp_path: Path) -> None:
             )
             assert run.returncode == 0, run.stdout + run.stderr
 
-        session = boto3.session.Session(
-            aws_access_key_id=ready["access_key"],
-            aws_secret_access_key=ready["secret_key"],
-            region_name="eu-west-1",
-        )
+        session = boto3.session.Session(*ready["administrator"], region_name="eu-west-1")
         queues = session.client("sqs", endpoint_url=endpoint)
         cdk("bootstrap", "aws://000000000000/eu-west-1")
         cdk("deploy", "--all", "--app", f"{sys.executable} app.py", "--require-approval", "never")

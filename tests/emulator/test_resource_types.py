@@ -69,3 +69,55 @@ def test_what_holds_data_is_not_deleted_with_its_stack(cloud: Cloud, deploy: Dep
     assert "not empty" in why_not_deleted(cloud, "images")
     s3.delete_object(Bucket="full", Key="data")
     ecr.batch_delete_image(repositoryName="full", imageIds=[{"imageTag": "1"}])
+
+
+def test_what_others_use_is_not_deleted_with_its_stack(cloud: Cloud, deploy: Deploy) -> None:
+    """Members of a group, another's policy on a role, a security group that an interface has."""
+    iam, ec2 = cloud.client("iam"), cloud.client("ec2")
+    trust = {
+        "Statement": [
+            {
+                "Effect": "Allow",
+                "Principal": {"Service": "ec2.amazonaws.com"},
+                "Action": "sts:AssumeRole",
+            }
+        ]
+    }
+    vpc = {"CidrBlock": "172.20.0.0/16"}
+    subnet = {"CidrBlock": "172.20.0.0/24", "VpcId": {"Ref": "Vpc"}}
+    guard = {"GroupDescription": "guard", "VpcId": {"Ref": "Vpc"}}
+    parts = {
+        "people": {"Thing": ("AWS::IAM::Group", {"GroupName": "people"})},
+        "role": {"Thing": ("AWS::IAM::Role", {"RoleName": "r", "AssumeRolePolicyDocument": trust})},
+        "guard": {
+            "Vpc": ("AWS::EC2::VPC", vpc),
+            "Subnet": ("AWS::EC2::Subnet", subnet),
+            "Thing": ("AWS::EC2::SecurityGroup", guard),
+        },
+    }
+    ids = {}
+    for name, resources in parts.items():
+        template = {
+            "Resources": {
+                id: {"Type": kind, "Properties": properties}
+                for id, (kind, properties) in resources.items()
+            },
+            "Outputs": {id: {"Value": {"Ref": id}} for id in resources},
+        }
+        stack = deploy(name, template)
+        assert stack["StackStatus"] == "CREATE_COMPLETE", stack["reasons"]
+        ids[name] = {output["OutputKey"]: output["OutputValue"] for output in stack["Outputs"]}
+    iam.create_user(UserName="ada")
+    iam.add_user_to_group(GroupName="people", UserName="ada")
+    policy = "arn:aws:iam::aws:policy/ReadOnlyAccess"
+    iam.attach_role_policy(RoleName="r", PolicyArn=policy)
+    interface = ec2.create_network_interface(
+        SubnetId=ids["guard"]["Subnet"], Groups=[ids["guard"]["Thing"]]
+    )["NetworkInterface"]["NetworkInterfaceId"]
+    assert "must remove users from group first" in why_not_deleted(cloud, "people")
+    assert "must detach all policies first" in why_not_deleted(cloud, "role")
+    assert "has a dependent object" in why_not_deleted(cloud, "guard")
+    iam.remove_user_from_group(GroupName="people", UserName="ada")
+    iam.delete_user(UserName="ada")
+    iam.detach_role_policy(RoleName="r", PolicyArn=policy)
+    ec2.delete_network_interface(NetworkInterfaceId=interface)

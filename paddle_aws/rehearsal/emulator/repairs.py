@@ -8,13 +8,14 @@ repair adds. docs/emulator.md lists what is still missing.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from calls import client
 from ministack import app
 from ministack.core import router
 from ministack.core.responses import new_uuid
-from ministack.services import ec2, eks, s3
+from ministack.services import ec2, eks, iam, s3
 from ministack.services.cloudformation import provisioners
 from resource_types import Handler, Properties, complete_after, wrap_handlers
 
@@ -36,11 +37,64 @@ def apply() -> None:
     complete_after("AWS::EKS::Cluster", _complete_cluster)
     wrap_handlers("AWS::EKS::Cluster", delete=_delete_cluster)
     complete_after("AWS::EKS::Nodegroup", _complete_nodegroup)
+    for kind in KEPT:
+        _refuse_delete(kind)
     # MiniStack has no FSx, and its refusal has no form that AWS's clients can read.
     app.SERVICE_HANDLERS.setdefault("fsx", _no_such_service)
     # MiniStack reads botocore's models of all services, four seconds of processor time, at the
     # first request to a service that its router does not know.
     router.SERVICE_PATTERNS.setdefault("fsx", {"target_prefixes": ["AWSSimbaAPIService"]})
+
+
+# What AWS refuses to delete.
+
+
+def _users(group: str, props: Properties) -> str:
+    users = iam._groups.get(group, {}).get("Users", [])
+    return "Cannot delete entity, must remove users from group first." if users else ""
+
+
+def _policies_of_others(role: str, props: Properties) -> str:
+    attached = set(iam._roles.get(role, {}).get("AttachedPolicies", []))
+    foreign = attached - set(props.get("ManagedPolicyArns") or [])
+    return "Cannot delete entity, must detach all policies first." if foreign else ""
+
+
+def _users_of_security_group(group: str, props: Properties) -> str:
+    rules = [
+        rule
+        for other in ec2._security_groups.values()
+        if other["GroupId"] != group
+        for rule in (*other["IpPermissions"], *other["IpPermissionsEgress"])
+    ]
+    named = any(
+        pair["GroupId"] == group for rule in rules for pair in rule.get("UserIdGroupPairs", ())
+    )
+    used = any(
+        group in (worn["GroupId"] for worn in interface.get("Groups", ()))
+        for interface in ec2._network_interfaces.values()
+    )
+    return f"resource {group} has a dependent object" if named or used else ""
+
+
+KEPT: dict[str, tuple[Callable[[str, Properties], str], str]] = {
+    "AWS::IAM::Group": (_users, "IAM API, DeleteGroup; go-to-k/delstack#40"),
+    "AWS::IAM::Role": (_policies_of_others, "IAM API, DeleteRole, DeleteConflict"),
+    "AWS::EC2::SecurityGroup": (
+        _users_of_security_group,
+        "EC2 API, DeleteSecurityGroup, DependencyViolation",
+    ),
+}
+"""By type: why AWS would not delete a resource, in its words (empty: it would), and the source."""
+
+
+def _refuse_delete(kind: str) -> None:
+    def delete_unless_kept(delete: Handler, physical_id: str, props: Properties) -> None:
+        if why := KEPT[kind][0](physical_id, props):
+            raise ValueError(why)
+        delete(physical_id, props)
+
+    wrap_handlers(kind, delete=delete_unless_kept)
 
 
 # FSx.

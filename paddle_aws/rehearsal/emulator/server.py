@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
-CHANGES = "resource_types repairs documents long_polling"
+CHANGES = "resource_types repairs documents long_polling identity"
 """Modules of this folder that change MiniStack through their `apply()`, in this order."""
 
 
@@ -44,7 +44,7 @@ CALLBACK = re.compile(r"/_ministack/cfn-response/[0-9a-f-]{36}")
 def environment(port: int, region: str, scratch: Path) -> dict[str, str]:
     """Returns the settings that MiniStack reads as it is imported; set them before.
 
-    The two keys are root's, and nobody gets them: an account's first user is its administrator.
+    The two keys are root's. Commands get those of the account's first user, its administrator.
     """
     scratch.mkdir(parents=True, exist_ok=True)
     return {
@@ -65,8 +65,8 @@ def environment(port: int, region: str, scratch: Path) -> dict[str, str]:
     }
 
 
-def make_administrator(account: str, region: str) -> dict[str, str]:
-    """Makes the account's first user, who may do everything, and returns the user's credentials."""
+def make_administrator(account: str, region: str) -> dict[str, tuple[str, str]]:
+    """Makes the account's first user, who may do everything. Returns the user's and root's keys."""
     from calls import client
     from ministack.core.responses import request_scope
 
@@ -77,7 +77,9 @@ def make_administrator(account: str, region: str) -> dict[str, str]:
             UserName=name, PolicyArn="arn:aws:iam::aws:policy/AdministratorAccess"
         )
         key = iam.create_access_key(UserName=name)["AccessKey"]
-    return {"access_key": key["AccessKeyId"], "secret_key": key["SecretAccessKey"]}
+    root = os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"]
+    administrator = key["AccessKeyId"], key["SecretAccessKey"]
+    return {"administrator": administrator, "root": root}
 
 
 def is_ours(scope: Any) -> bool:
@@ -92,7 +94,28 @@ def is_ours(scope: Any) -> bool:
     key = extract_access_key_id(headers, query)
     if not key:
         return scope["method"] == "PUT" and bool(CALLBACK.fullmatch(scope["path"]))
-    return key in sts._sessions or any(key == known for _, known in iam._access_keys.to_dict())
+    return (
+        key in sts._sessions
+        or key == os.environ["AWS_ACCESS_KEY_ID"]
+        or any(key == known for _, known in iam._access_keys.to_dict())
+    )
+
+
+def answer(path: str, query: dict[str, list[str]], account: str, region: str) -> Any:
+    """Returns what a rehearsal asks of the emulator alone: what there is, a service's credentials,
+    or whom a cluster admits.
+    """
+    import identity
+    import stores
+    from ministack.core.responses import request_scope
+
+    asked = {name: values[0] for name, values in query.items()}
+    if path == "/_rehearsal/inventory":
+        return stores.resources()
+    with request_scope(account, region):
+        if path == "/_rehearsal/session":
+            return identity.session(asked["service"], asked["role"])
+        return identity.review(asked["cluster"], asked["token"])
 
 
 async def refuse(send: Any) -> None:
@@ -119,7 +142,7 @@ async def wait_for_end() -> None:
 
 def wrap_app(app: Any, port: int, region: str) -> Any:
     """Wraps `app`: prints how to reach it once `app` is ready, refuses whoever is not ours, and
-    serves the inventory beside MiniStack's own paths.
+    answers `/_rehearsal/` beside MiniStack's own paths.
     """
     import stores
 
@@ -135,8 +158,9 @@ def wrap_app(app: Any, port: int, region: str) -> Any:
             await app(scope, receive, announce)
         elif scope["type"] != "http" or not is_ours(scope):
             await refuse(send)
-        elif scope["path"] == "/_rehearsal/inventory":
-            body = json.dumps(stores.resources()).encode()
+        elif scope["path"].startswith("/_rehearsal/"):
+            query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
+            body = json.dumps(answer(scope["path"], query, stores.ACCOUNT, region)).encode()
             headers = [
                 (b"content-type", b"application/json"),
                 (b"content-length", str(len(body)).encode()),

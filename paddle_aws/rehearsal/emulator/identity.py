@@ -1,0 +1,145 @@
+"""Who may act as whom, where MiniStack does not ask: root, services, and a cluster's door.
+
+MiniStack itself verifies each request's signature and asks the policies of its principal: identity,
+boundary, session and resource policies, and a role's trust. Promises of this module:
+
+* Root may assume no role (STS: "Roles may not be assumed by root accounts").
+* CloudFormation gets a role only from who may pass it, and only a role that trusts CloudFormation.
+* `session` gives a role's credentials to a service that the role trusts: pods.eks.amazonaws.com for
+  a pod, ec2.amazonaws.com for a node.
+* `review` says who an EKS token is of, and to which Kubernetes groups the cluster's access entries
+  admit him: MiniStack's own answer to the TokenReview of an API server.
+
+Limits: what CloudFormation's role may do to each resource is asked of the simulator
+(tests/aws/test_deployment_policy.py): MiniStack's handlers make resources themselves.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from typing import Any
+from urllib.parse import parse_qs
+
+from ministack.core import iam_evaluator
+from ministack.core.responses import get_account_id, get_region
+from ministack.core.router import extract_access_key_id
+from ministack.services import cloudformation, eks, iam, sts
+
+PASSES_ROLE = ("CreateStack", "UpdateStack", "DeleteStack", "CreateChangeSet")
+LASTS = 3600
+"""Seconds that a service's credentials are valid."""
+
+
+def trusts(role: str, service: str, *actions: str) -> bool:
+    """Returns whether a role (its ARN) exists and lets a service do each of the actions."""
+    record = iam._roles.get(role.rpartition("/")[2])
+    if record is None or record["Arn"] != role:
+        return False
+    document = record["AssumeRolePolicyDocument"]
+    document = json.loads(document) if isinstance(document, str) else document
+    statements = document["Statement"]
+    named = [
+        {**statement, "Principal": "*"}
+        for statement in (statements if isinstance(statements, list) else [statements])
+        if iam_evaluator._service_principal_matches(statement.get("Principal"), service)
+    ]
+    account = get_account_id()
+    return all(
+        iam_evaluator.evaluate_trust_policy(
+            {"Statement": named},
+            service,
+            iam_evaluator.EvalContext(
+                principal_arn=service,
+                principal_type="Service",
+                principal_account=account,
+                action=action,
+                resource_arn=role,
+                region=get_region(),
+                service_context={"aws:sourceaccount": account},
+            ),
+        )
+        for action in actions
+    )
+
+
+def session(service: str, role: str) -> dict[str, str] | None:
+    """Returns new credentials of a role for a service; None if the role does not trust it."""
+    also = ["sts:TagSession"] if service == "pods.eks.amazonaws.com" else []
+    if not trusts(role, service, "sts:AssumeRole", *also):
+        return None
+    name = role.rpartition("/")[2]
+    key = f"ASIA{secrets.token_hex(8).upper()}"
+    record = {
+        "Arn": f"arn:aws:sts::{get_account_id()}:assumed-role/{name}/{service.partition('.')[0]}",
+        "UserId": f"AROA{secrets.token_hex(8).upper()}:{service.partition('.')[0]}",
+        "SecretAccessKey": secrets.token_urlsafe(30),
+        "SessionToken": secrets.token_urlsafe(60),
+        "Expiration": time.time() + LASTS,
+        "AccountId": get_account_id(),
+        "PrincipalType": "AssumedRole",
+    }
+    sts.register_session(key, record)
+    return {
+        "AWS_ACCESS_KEY_ID": key,
+        "AWS_SECRET_ACCESS_KEY": record["SecretAccessKey"],
+        "AWS_SESSION_TOKEN": record["SessionToken"],
+    }
+
+
+def review(cluster: str, token: str) -> dict[str, Any]:
+    """Returns the status of a TokenReview: whether a cluster admits a token's owner, as whom."""
+    record = eks._clusters.get(cluster) or {}
+    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview"}
+    answer = eks._authenticate_token_review(
+        cluster,
+        get_account_id(),
+        get_region(),
+        {**asked, "spec": {"token": token}},
+        record.get("_auth_token", ""),
+    )
+    status: dict[str, Any] = json.loads(answer[2])["status"]
+    return status
+
+
+def apply() -> None:
+    """Puts the refusals in front of STS and CloudFormation."""
+    assume, deploy = sts.handle_request, cloudformation.handle_request
+
+    async def unless_root(
+        method: str, path: str, headers: dict[str, str], body: bytes, query: dict[str, Any]
+    ) -> Any:
+        asked = parse_qs(body.decode(errors="replace")) | query
+        key = extract_access_key_id(headers, query)
+        if asked.get("Action") == ["AssumeRole"] and iam_evaluator.is_root_access_key(key):
+            text = "Roles may not be assumed by root accounts."
+            return sts._error(403, "AccessDenied", text, ns="sts")
+        return await assume(method, path, headers, body, query)
+
+    async def unless_not_passed(
+        method: str, path: str, headers: dict[str, str], body: bytes, query: dict[str, Any]
+    ) -> Any:
+        asked = parse_qs(body.decode(errors="replace")) | query
+        role = asked.get("RoleARN", [""])[0]
+        if role and asked.get("Action", [""])[0] in PASSES_ROLE:
+            service = "cloudformation.amazonaws.com"
+            key, passed = extract_access_key_id(headers, query), {"iam:passedtoservice": service}
+            refused = iam_evaluator.enforce(
+                key, "iam:PassRole", "iam", get_region(), role, service_context=passed
+            )
+            if refused or not trusts(role, service, "sts:AssumeRole"):
+                who = getattr(refused, "principal_arn", "") or service
+                text = f"{who} is not authorized to perform: iam:PassRole on resource: {role}"
+                return sts._error(403, "AccessDenied", text, ns="sts")
+        return await deploy(method, path, headers, body, query)
+
+    sts.handle_request, cloudformation.handle_request = unless_root, unless_not_passed
+    # SimulatePrincipalPolicy takes the path of an ARN for a part of the name.
+    for kind in ("role", "user"):
+        gather = getattr(iam_evaluator, f"_gather_{kind}_policies")
+
+        def gather_by_name(name: str, account: str, gather: Any = gather) -> Any:
+            return gather(name.rpartition("/")[2], account)
+
+        setattr(iam_evaluator, f"_gather_{kind}_policies", gather_by_name)
