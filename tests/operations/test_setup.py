@@ -71,6 +71,25 @@ def test_it_is_applied_once_and_again(run: Run, api: JobController, folder: Path
     assert all("dryRun=All" in path for method, path in api.requests[before:] if method == "PATCH")
 
 
+def test_one_exporter_looks_at_a_gpu(run: Run, folder: Path) -> None:
+    """CloudWatch's add-on, which counts nodes for a budget, brings its own."""
+    nodes = {"workers": {}, "gpus": {"instance_types": ["g5.xlarge"], "gpu": True}}
+    settings = {"retain": False, "nodes": nodes, "budget": {"emails": ["a@b.de"]}}
+    (folder / "cluster.yaml").write_text(yaml.safe_dump(settings))
+    done = run("setup", "--yaml")
+    assert done.code == 0, done.err
+    shown = done.out
+    assert "dcgm-exporter" not in shown and "nvidia-device-plugin" in shown
+    # Jobs get their GPU by CDI: EKS's runtime heeds no variable of a container without SYS_ADMIN.
+    [plugin] = [
+        document["spec"]["template"]["spec"]["containers"][0]
+        for document in yaml.safe_load_all(shown)
+        if document["kind"] == "DaemonSet"
+    ]
+    assert {"name": "DEVICE_LIST_STRATEGY", "value": "cdi-cri"} in plugin["env"]
+    assert plugin["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["SYS_ADMIN"]}
+
+
 @pytest.mark.parametrize(
     ("region", "registry"),
     [

@@ -26,7 +26,9 @@ def documents(spec: ClusterSpec, outputs: ClusterOutputs) -> list[Object]:
         manifests = [document for document in manifests if document["kind"] != "Namespace"]
     if any(group.gpu for group in groups) and not spec.auto:
         manifests += yaml_documents.template("nvidia_device_plugin.yaml")
-    if any(group.gpu for group in groups):
+    if any(group.gpu for group in groups) and not spec.node_metrics:
+        # CloudWatch's add-on brings its own, and before Hopper two cannot profile one GPU
+        # (NVIDIA/dcgm-exporter#7).
         manifests += yaml_documents.template("dcgm_exporter.yaml")
     if any(group.efa for group in groups):
         manifests += yaml_documents.template(
