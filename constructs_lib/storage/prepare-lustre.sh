@@ -3,11 +3,16 @@
 (
     set +e
     folder=$$(mktemp -d)
-    dnf -y -q install lustre-client
+    dnf -y -q install lustre-client ||
+        echo "paddle-cluster: lustre-client cannot be installed for kernel $$(uname -r)" >/dev/console
     if mount -t lustre -o relatime,flock "$source" "$$folder"; then
-        if [ "$$(stat -c %u "$$folder")" = 0 ]; then chown $owner:$owner "$$folder"; fi
+        if [ "$$(stat -c %u "$$folder")" = 0 ]; then
+            chown $owner:$owner "$$folder" ||
+                echo "paddle-cluster: the root of $source still belongs to root" >/dev/console
+        fi
         umount "$$folder"
     else
-        echo "paddle-cluster: $source cannot be mounted: its root still belongs to root" >/dev/console
+        echo "paddle-cluster: $source cannot be mounted on kernel $$(uname -r): no pod of this node" \
+            "can mount it, and its root still belongs to root" >/dev/console
     fi
 ) || true

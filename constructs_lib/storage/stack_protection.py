@@ -22,11 +22,14 @@ STATEMENTS = Path(__file__).with_name("stack_protection_statements.json")
 DEPLOYED = [
     "CREATE_COMPLETE",
     "UPDATE_COMPLETE",
+    "UPDATE_FAILED",
     "UPDATE_ROLLBACK_COMPLETE",
     "IMPORT_COMPLETE",
     "IMPORT_ROLLBACK_COMPLETE",
 ]
-"""The states of a stack after a deploy, also one that failed and left the stack as it was."""
+"""The states of a stack after a deploy, also one that failed: it left the stack as it was, or half
+changed (`cdk deploy --no-rollback`).
+"""
 
 
 class StackProtection(StackFunction):

@@ -28,10 +28,24 @@ def test_pipelines_of_other_accounts_may_deploy(
         "sts", "GetCallerIdentity", {"Arn": f"arn:aws:iam::{ACCOUNT}:user/a", "Account": ACCOUNT}
     )
     (folder / "cluster.yaml").write_text("name: ml\nretain: false\n")
+    aws_api.refuse("cloudformation", "DescribeStacks", "ValidationError")
     assert run("bootstrap", "--trust", f"{'1' * 12},{'2' * 12}").code == 0
     words = cdk.read_text()
     assert f"aws://{ACCOUNT}/us-west-2 --qualifier ml" in words
     assert f"--trust {'1' * 12} --trust {'2' * 12} " in words
+    # cdk would put a later one in the place of these.
+    stack = {
+        "StackName": "CDKToolkit-ml",
+        "StackStatus": "CREATE_COMPLETE",
+        "CreationTime": "2026-11-21T00:00:00Z",
+        "Parameters": [
+            {"ParameterKey": "TrustedAccounts", "ParameterValue": f"{'1' * 12},{'2' * 12}"}
+        ],
+    }
+    aws_api.answer("cloudformation", "DescribeStacks", {"Stacks": [stack]})
+    assert run("bootstrap", "--trust", "3" * 12).code == 0
+    trusted = [word for word in cdk.read_text().split() if word.isdigit()]
+    assert trusted == ["1" * 12, "2" * 12, "3" * 12]
 
 
 @pytest.mark.parametrize(

@@ -35,8 +35,8 @@ def bootstrap(
     CloudFormation deploys with and the permissions boundaries; `python -m
     paddle_aws.stacks.deployment_policy` shows them. An administrator runs it.
 
-    With --trust, a pipeline of another account may deploy; `cdk bootstrap --untrust` takes that
-    back.
+    With --trust, a pipeline of another account may deploy, and so do all that CloudFormation may
+    do here: everything, unless `deployer` is restricted. `cdk bootstrap --untrust` takes that back.
 
     Example: paddle-aws bootstrap --trust 123456789012
     """
@@ -67,11 +67,14 @@ def bootstrap(
             or f"arn:{partition}:iam::aws:policy/AdministratorAccess"
         )
         command = ["bootstrap", f"aws://{account}/{spec.region}", "--qualifier", spec.qualifier]
-        for other in trust.split(",") if trust else ():
-            command += ["--trust", other]
+        toolkit = f"CDKToolkit-{spec.qualifier}"
+        if trust:
+            # cdk puts those that it is given in place of the earlier ones.
+            others = dict.fromkeys([*_trusted(toolkit, spec.region), *trust.split(",")])
+            command += [word for other in others for word in ("--trust", other)]
         command += [
             "--toolkit-stack-name",
-            f"CDKToolkit-{spec.qualifier}",
+            toolkit,
             "--cloudformation-execution-policies",
             policy_arns,
         ]
@@ -84,3 +87,17 @@ def bootstrap(
             code = cdk(command, cwd=elsewhere).returncode
         if code:
             raise Failed(f"cdk bootstrap ended with code {code}: its own message stands above")
+
+
+def _trusted(stack: str, region: str) -> list[str]:
+    """Returns the accounts that earlier runs of bootstrap trust."""
+    from botocore.exceptions import ClientError
+
+    try:
+        [toolkit] = client("cloudformation", region).describe_stacks(StackName=stack)["Stacks"]
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "ValidationError":
+            raise
+        return []  # There is no such stack yet.
+    given = {row["ParameterKey"]: row["ParameterValue"] for row in toolkit.get("Parameters", ())}
+    return [account for account in given.get("TrustedAccounts", "").split(",") if account]

@@ -20,9 +20,11 @@ HOURS = 730
 """Hours per month, as AWS's own calculator counts them."""
 LEFT_OUT = (
     "taxes, discounts, support; data through NAT gateways, between zones and to the internet; "
-    "stored data (EFS, S3, ECR, logs, backups, snapshots); requests to S3, KMS and Secrets "
-    "Manager; the private zone, dashboards and alarms; nodes beyond `desired`; EKS Auto Mode's "
-    "charge on each machine, and its own machine for add-ons; EKS's extra charge for a "
+    "stored data (EFS, S3, ECR, logs, backups, snapshots); what EFS reads and writes (its elastic "
+    "throughput); logs taken in (control plane, network, containers); the metrics of Container "
+    "Insights (`budget`, `logs`); disks' throughput above gp3's 125 MiB/s; requests to S3, KMS and "
+    "Secrets Manager; the private zone, dashboards and alarms; nodes beyond `desired`; EKS Auto "
+    "Mode's charge on each machine, and its own machine for add-ons; EKS's extra charge for a "
     "Kubernetes version past its standard support"
 )
 
