@@ -29,6 +29,14 @@ class Layers:
     locks: list[tuple[str, str]]
     """Each locked setting, and the name of the file that locks it."""
 
+    @property
+    def handed_down(self) -> frozenset[str]:
+        """The settings, such as nodes.workers.min, that only files have which the nearest extends.
+        Where one has no effect, the nearest file's author did not ask for it.
+        """
+        own = set(_paths(self.files[0][1])) if self.files else set()
+        return frozenset(path for _, settings in self.files[1:] for path in _paths(settings)) - own
+
     def check_change(self, by: str, settings: Mapping[str, Any]) -> None:
         """Raises SettingError if `settings`, which `by` made of the merged ones, changes what is
         locked.
@@ -107,6 +115,13 @@ def _chain(path: Path, settings: Mapping[str, Any] | None) -> Iterator[tuple[Pat
                 f"{nearer.name}: extends is {format_value(base)}: allowed is a chain of up to "
                 f"{MOST_FILES} files that ends"
             )
+
+
+def _paths(settings: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    for name, value in settings.items():
+        yield f"{above}{name}"
+        if isinstance(value, dict):
+            yield from _paths(value, f"{above}{name}.")
 
 
 def _locked(file: Path, settings: Mapping[str, Any]) -> list[str]:

@@ -23,6 +23,7 @@ setting, and those of a group in which a setting without a default is wrong. Imp
     most must be a whole number (found "3"): leave the quotes out
 """
 
+import copy
 import difflib
 import itertools
 import re
@@ -267,6 +268,8 @@ def parse(spec: type[Spec], settings: Mapping[str, Any], handed_down: Collection
     for place in [place[:-1] for place in first]:
         if place in first and first[place]["type"] == "string_type":
             del first[place]
+    for fault in first.values():
+        _try_as_list(spec, settings, fault)
     lines = [line for fault in first.values() for line in _lines(spec, fault)]
     wrong = {*meant, *map(_location, faults)}
     # Rules between settings need a whole group: they are checked without the faulty settings, and
@@ -321,6 +324,28 @@ def _lines(spec: type[Settings], fault: ErrorDetails) -> list[str]:
     return [_flat(f"{path or 'the file'} {_verdict(spec, fault)}")]
 
 
+def _try_as_list(spec: type[Settings], settings: Mapping[str, Any], fault: ErrorDetails) -> None:
+    """Puts into the fault of a value that has to be in a list why it could not be there either."""
+    if fault["type"] not in ("list_type", "tuple_type"):
+        return
+    tried = copy.deepcopy(dict(settings))
+    group: Any = tried
+    *above, last = _location(fault)
+    try:
+        for part in above:
+            group = group[part]
+        group[last] = [fault["input"]]
+        spec.model_validate(tried)
+    except (KeyError, TypeError):
+        pass
+    except ValidationError as error:
+        path = _path(_location(fault))
+        for other in error.errors(include_url=False):
+            for line in _lines(spec, other):
+                if line.startswith((f"{path} is ", f"{path}[0] is ")):
+                    fault["ctx"] = {"refused": line.partition(": ")[2]}
+
+
 def _verdict(spec: type[Settings], fault: ErrorDetails) -> str:
     kind, found = fault["type"], fault["input"]
     context = {
@@ -330,13 +355,14 @@ def _verdict(spec: type[Settings], fault: ErrorDetails) -> str:
     match kind:
         case "model_type" | "dict_type" | "mapping_type" if example := _example(spec, fault):
             return f"must be a group of settings, such as {example} (found {format_value(found)})"
+        case "list_type" | "tuple_type" if context.get("refused"):
+            return f"must be a list (found {format_value(found)}): {context['refused']}"
         case "list_type" | "tuple_type" if _is_allowed(
             _find_schema(spec, (*fault["loc"], 0)), found
         ):
             return f"must be a list, such as [{format_value(found)}] (found {format_value(found)})"
         case "missing":
-            default = _find_schema(spec, fault["loc"]).get("description", "it has no default")
-            return f"is missing: {default.rstrip('.')}"
+            return f"is missing: {_needed(_find_schema(spec, fault['loc']))}"
         case "extra_forbidden":
             if near := _find_nearest(spec, fault["loc"]):
                 return f"is not a setting: did you mean {near}?"
@@ -362,6 +388,21 @@ def _verdict(spec: type[Settings], fault: ErrorDetails) -> str:
     if kind in _SENTENCES:
         return _SENTENCES[kind].format(found=format_value(found), **context)
     return f"is {format_value(found)}: {fault['msg'].removeprefix('Value error, ')}"
+
+
+def _needed(schema: Mapping[str, Any]) -> str:
+    """Returns what a setting that has no default takes, and what it is, in a clause."""
+    kinds = {"integer": "a whole number", "number": "a number", "boolean": "true or false"}
+    kind = kinds.get(str(schema.get("type")), "text")
+    if "properties" in schema or schema.get("type") == "object":
+        kind = f"a group of settings ({', '.join(schema.get('properties', ())) or 'name: value'})"
+    if schema.get("type") == "array":
+        kind = "a list"
+    least = f" from {schema['minimum']} on" if "minimum" in schema else ""
+    example = f", such as {schema['examples'][0]}," if schema.get("examples") else ""
+    about = " ".join(schema.get("description", "").split()).partition(". ")[0].rstrip(".")
+    meaning = f" ({about[0].lower()}{about[1:]})" if about else ""
+    return f"{kind}{least}{example} is needed{meaning}"
 
 
 def _example(spec: type[Settings], fault: ErrorDetails) -> str:

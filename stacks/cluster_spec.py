@@ -254,7 +254,7 @@ class ClusterSpec(Settings):
         layered = layers.load(path)
         layered.check_locks(cls, "cluster.yaml")
         with layered.naming_files():
-            return parse(cls, layered.merged)
+            return parse(cls, layered.merged, layered.handed_down)
 
     @field_validator("name")
     @classmethod

@@ -5,7 +5,7 @@ synthesized.
 a sentence for each fault.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,7 +18,6 @@ from k8s_charts.spec.job_settings import TRAIN_PY, JobSettings
 from k8s_charts.spec.program import Program
 from k8s_charts.spec.recipe import AppliedRecipe
 from k8s_charts.spec.value_types import amount
-from paddle_settings import file as settings_file
 from paddle_settings import layers, model
 from paddle_settings.errors import SettingError
 from paddle_settings.model import Fault
@@ -39,7 +38,16 @@ class TrainingJob(JobSettings):
         Uses the network only if allowed (`fetch`), for a program's commit that is not on this
         machine yet.
         """
-        return cls.parse(settings_file.mapping(path), path.parent, fetch=fetch, job_file=path)
+        layered = layers.load(path)
+        layered.check_locks(cls, "job.yaml")
+        with layered.naming_files():
+            return cls.parse(
+                layered.merged,
+                path.parent,
+                fetch=fetch,
+                job_file=path,
+                handed_down=layered.handed_down,
+            )
 
     @classmethod
     def parse(
@@ -49,16 +57,24 @@ class TrainingJob(JobSettings):
         *,
         fetch: bool = False,
         job_file: Path | None = None,
+        handed_down: Collection[str] = (),
     ) -> Self:
         """Checks settings from a mapping as `load` does; local paths are relative to `folder`.
         `job_file`, which the settings came from, is no part of a program in whose folder it lies.
+        `handed_down` are settings of files that it extends: one that does not count is ignored.
         """
         if settings.keys() & {"extends", "locked"}:
             layered = layers.load(job_file or folder / "the job", settings)
             layered.check_locks(cls, "job.yaml")
             with layered.naming_files():
-                return cls.parse(layered.merged, folder, fetch=fetch, job_file=job_file)
-        job = model.parse(cls, settings)
+                return cls.parse(
+                    layered.merged,
+                    folder,
+                    fetch=fetch,
+                    job_file=job_file,
+                    handed_down=layered.handed_down,
+                )
+        job = model.parse(cls, settings, handed_down)
         if job.has_agent and (faults := list(shell_faults(settings))):
             raise SettingError("\n".join(faults))
         program = job.program.read(folder, fetch=fetch, job_file=job_file)

@@ -139,7 +139,7 @@ class Recipe(Settings):
             try:
                 command_line.compile_pattern(pattern)
             except ValueError as error:
-                yield f"{setting} is {pattern}: no regular expression of RE2's: {error}"
+                yield f"{setting} is {pattern}: RE2 cannot read this pattern ({error})"
         for name, pattern in self.metrics.items():
             if fault := command_line.pattern_fault(pattern):
                 yield f"metrics.{name} is {pattern}: {fault}"

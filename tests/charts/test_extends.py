@@ -69,3 +69,15 @@ def test_what_is_locked_stays(
         with pytest.raises(SettingError) as error:
             TrainingJob.load(file)
         assert sentence in str(error.value)
+
+
+def test_what_a_base_hands_down_and_does_not_count_is_ignored(tmp_path: Path) -> None:
+    (tmp_path / "org.yaml").write_text("checkpoint_minutes: 5\nlimits: {attempts: 7}\n")
+    (tmp_path / "train.py").touch()
+    (tmp_path / "README").write_text("mine")
+    own = "extends: org.yaml\nname: words\ntrainers: 2\ncommand: python train.py\n"
+    (tmp_path / "job.yaml").write_text(own)
+    assert TrainingJob.load(tmp_path / "job.yaml").limits.attempts == 7
+    (tmp_path / "job.yaml").write_text(f"{own}checkpoint_minutes: 1\n")
+    with pytest.raises(SettingError, match=r"^job.yaml: checkpoint_minutes is 1: it counts only"):
+        TrainingJob.load(tmp_path / "job.yaml")

@@ -138,11 +138,15 @@ def test_a_relative_folder_is_led_below_the_output(folder: Path) -> None:
     [
         ({}, f"{COMMAND} output_dir=/tmp/x", "command has output_dir=/tmp/x: what lies outside of"),
         ({"marks": {}}, "", "mine.yaml: marks.command is missing"),
-        ({"marks": {"command": "("}}, "", "mine.yaml: marks.command is (: no regular expression"),
+        (
+            {"marks": {"command": "("}},
+            "",
+            "mine.yaml: marks.command is (: RE2 cannot read this pattern",
+        ),
         (
             {"marks": {"command": "(?=x)"}},
             "",
-            "mine.yaml: marks.command is (?=x): no regular expression of RE2's",
+            "mine.yaml: marks.command is (?=x): RE2 cannot read this pattern",
         ),
         (
             {"checkpoint": {"path": "{folder}/../../*"}},

@@ -10,11 +10,9 @@ from pathlib import Path
 
 import pytest
 from node_pods import GOOD
-from paddle_node import contract, environment
+from paddle_node import environment
 from paddle_node.runtimes import History, Resumption
 from paddle_node.runtimes.file_progress import FileProgress
-from paddle_node.volume import durable
-from paddle_node.volume.data_manifest import DataManifest, Shard, SourceSummary
 from paddle_node.volume.job_folder import JobFolder
 from paddle_node.volume.passes import Identity
 
@@ -231,53 +229,3 @@ def test_one_look_at_many_matches_opens_few_of_them(job, count):
     assert 0 < len(opened) < 100
     assert progress.name_progress(1, Resumption()) == f"output/{newest}"
     assert job.begin(progress).resume["newest"] == f"output/{newest}"
-
-
-@pytest.mark.parametrize(
-    ("command", "named"),
-    [
-        (["python", "tools/train.py", "--epochs", "3"], "ppnlp/data/batches.py"),
-        (["python", "-m", "tools.train"], "ppnlp/data/batches.py"),
-        (["bash", "run.sh"], "ppnlp/data/batches.py"),
-        (["python", "-m", "paddle.distributed.launch", "--devices", "0", "other.py"], "other.py"),
-        (["python", "tools/export.py"], ""),
-    ],
-)
-def test_a_sampler_is_warned_of_where_the_data_is_split_and_the_command_runs_it(
-    job, tmp_path, command, named
-):
-    """A link to nowhere beside the sources used to end the job; files that the command does not
-    run used to be named.
-    """
-    split = DataManifest(
-        SourceSummary("s3://a/b", 1, ""),
-        "lines",
-        None,
-        0.0,
-        (Shard(0, ()), Shard(1, ())),
-        (),
-        "now",
-        0,
-    )
-    job.folder.root.mkdir()
-    durable.write(job.folder.data_manifest, split.as_json())
-    program = contract.path(contract.UNPACKED, {"PADDLE_NODE_ROOT": str(tmp_path)})
-    sampler = "sampler = DistributedBatchSampler(data)\n"
-    for name, text in {
-        "a_test.py": sampler,
-        "other.py": sampler,
-        "run.sh": "set -e\nexec python tools/train.py $@\n",
-        "tools/train.py": "import sys\nfrom ppnlp.data import (\n    files,\n    batches as b)\n",
-        "tools/export.py": "import numpy, json  # a_test, other\nfrom ppnlp import data\n",
-        "ppnlp/__init__.py": "",
-        "ppnlp/data/__init__.py": "from . import files\n",
-        "ppnlp/data/files.py": "from ..data import absent\n",
-        "ppnlp/data/batches.py": sampler,
-    }.items():
-        (program / name).parent.mkdir(parents=True, exist_ok=True)
-        (program / name).write_text(text)
-    (program / "gone.py").symlink_to("nowhere.py")
-    job.begin(job.progress(PADDLE_NODE_COMMAND=json.dumps(command)))
-    said = f"warning: {named} uses DistributedBatchSampler, which divides among the ranks what"
-    warnings = [line for line in job.said if line.startswith("warning")]
-    assert [line.startswith(said) for line in warnings] == [True] * bool(named)

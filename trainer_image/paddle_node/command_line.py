@@ -344,4 +344,4 @@ def pattern_fault(pattern: str) -> str:
             else "a group is needed around the number, as in 'loss: ([0-9.]+)'"
         )
     except ValueError as error:
-        return f"no regular expression of RE2's: {error}"
+        return f"RE2 cannot read this pattern ({error}); it has no look-around, no backreferences"

@@ -36,8 +36,14 @@ class JobSource:
         settings = overrides.apply(layered.merged, self.overrides)
         layered.check_locks(TrainingJob, "job.yaml")
         layered.check_change("--set", settings)
-        with layered.naming_files() if len(layered.files) > 1 else nullcontext():
-            return TrainingJob.parse(settings, self.file.parent, fetch=fetch, job_file=file)
+        with layered.naming_files() if layered.files else nullcontext():
+            return TrainingJob.parse(
+                settings,
+                self.file.parent,
+                fetch=fetch,
+                job_file=file,
+                handed_down=layered.handed_down,
+            )
 
     def words(self) -> list[str]:
         """Returns the overrides as words of a command line."""

@@ -6,7 +6,6 @@ attempts could not load it. Progress is what lies beyond the best that the run h
 
 import hashlib
 import os
-import re
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -14,14 +13,13 @@ from typing import Any
 from paddle_node import command_line, contract
 from paddle_node.environment import PodEnvironment
 from paddle_node.failure import BadSetting
-from paddle_node.runtimes import History, Resumption, program_files
+from paddle_node.runtimes import History, Resumption
 from paddle_node.runtimes.attempt_output import OUTPUT, AttemptOutput, Facts
 from paddle_node.runtimes.checkpoint import CheckpointCheck, CheckpointShape, members
 from paddle_node.runtimes.series import Number, Series
-from paddle_node.volume import data_manifest, durable
+from paddle_node.volume import durable
 from paddle_node.volume.passes import Identity
 
-SAMPLERS = re.compile(r"\bDistributed(Batch)?Sampler\b")
 """Samplers that divide the data among the ranks a second time."""
 MOST_SOURCES = 2000
 """Maximum number of a program's files to search."""
@@ -81,7 +79,6 @@ class FileProgress:
             if self._pod.command.recipe:
                 self._say(self._pod.command.recipe)
             self._tell_flags()
-            self._warn_of_samplers()
         earlier = self._output.begin(history.number, identity, history.gone, self._checkpoints)
         self._root = self._folder.attempt(self._pod.run_id, history.number)
         torn = self._set_torn_aside(history.number)
@@ -325,21 +322,6 @@ class FileProgress:
             servers
         ):
             self._say(f"{', '.join(overridden)} in the command: the job's own settings win")
-
-    def _warn_of_samplers(self) -> None:
-        manifest = data_manifest.read(self._folder.data_manifest)
-        if manifest is None or manifest.shared or len(manifest.shards) < 2:
-            return
-        # The folder where this pod works, however the program got there.
-        folder = self._pod.home / "program"
-        for file, text in program_files.read_python_files(self._pod.command.words, folder):
-            if sampler := SAMPLERS.search(text):
-                self._say(
-                    f"warning: {file.relative_to(folder)} uses {sampler[0]}, which divides among "
-                    f"the ranks what the {self._pod.trainers} pods have divided already: set "
-                    "data.shared: true, or leave the sampler out"
-                )
-                return
 
 
 def _sort_by_number(names: list[str], series: Series) -> list[str]:
