@@ -127,8 +127,7 @@ class JobList:
         assert training is not None
         if training.object in self._final:
             return self._final[training.object]
-        lines = training_progress.read_log(self._cluster, self._namespace, view.pods)
-        report = Report(*training_progress.parse_log(lines))
+        report = Report(*training_progress.read_reports(self._cluster, self._namespace, view.pods))
         if training.ended:
             self._final[training.object] = report
         return report

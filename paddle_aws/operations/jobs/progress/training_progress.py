@@ -48,16 +48,8 @@ class Goodput:
 def read_reports(
     cluster: ClusterApi, namespace: str, pod_states: Iterable[PodState]
 ) -> tuple[Progress | None, Goodput | None]:
-    """Returns the last report of trainer 0's running pod, with one request; None if none runs, or
-    its program reports nothing.
-    """
-    running = [pod for pod in pod_states if pod.phase == "running"]
-    return parse_log(read_log(cluster, namespace, running))
-
-
-def read_log(cluster: ClusterApi, namespace: str, pod_states: Iterable[PodState]) -> list[str]:
-    """Returns the last lines of trainer 0's newest pod, with one request; none if there is no such
-    pod, or it has no log.
+    """Returns the last reports in the log of trainer 0's newest pod, with one request; None if
+    there is no such pod, it has no log, or its program reports nothing.
     """
     first = [
         pod.name
@@ -66,13 +58,10 @@ def read_log(cluster: ClusterApi, namespace: str, pod_states: Iterable[PodState]
     ]
     # A container that has just restarted has no log yet.
     with suppress(ApiError, IndexError):
-        log = cluster.request(
-            "GET",
-            f"{pods(namespace)}/{first[-1]}/log",
-            query={"tailLines": TAIL},
-        )
-        return log.data.decode(errors="replace").splitlines()
-    return []
+        path = f"{pods(namespace)}/{first[-1]}/log"
+        log = cluster.request("GET", path, query={"tailLines": TAIL})
+        return parse_log(log.data.decode(errors="replace").splitlines())
+    return None, None
 
 
 def parse_log(lines: Iterable[str]) -> tuple[Progress | None, Goodput | None]:
