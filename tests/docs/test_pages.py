@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = (
     "learn/first-hour.md",
-    "learn/own-repository.md",
+    pytest.param("learn/own-repository.md", marks=pytest.mark.long),
     "learn/construct.md",
 )
 BESIDE = "second terminal"
