@@ -82,10 +82,16 @@ class Rendezvous:
         """The effects of the event that is being handled."""
         self._attempt = CurrentAttempt(0, Trainers(pod.trainers, trainers_join), now)
         self._stopwatch = Stopwatch(Counter(seconds), now)
-        self._since = self._reminded = self._looked = self._reported = self._ticked = now
-        """When this state began, whom all wait for was last said, it was last looked who is slow,
-        goodput was last reported, and the last beat passed.
-        """
+        self._since = now
+        """When this state began."""
+        self._reminded = now
+        """When it was last said whom all wait for."""
+        self._looked = now
+        """When it was last looked who is slow."""
+        self._reported = now
+        """When goodput was last reported."""
+        self._ticked = now
+        """When the last beat passed."""
         self._slow: dict[int, float] = {}
         """The slow trainers, and how many times the median each takes."""
         self._difference: tuple[str, float] | None = None
