@@ -65,7 +65,31 @@ import paddle_node
 paddle_node.report(loss=1.0)
 time.sleep(60)
 """
+# Starts two ranks of a world of two, as `accelerate launch --num_processes 2` does.
+LOCAL = """
+import os, subprocess, sys
+world = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(30000 + os.getpid() % 9000)}
+ranks = [
+    subprocess.Popen(
+        [sys.executable, "train.py"], env=os.environ | world | {"RANK": str(rank)}
+    )
+    for rank in range(2)
+]
+sys.exit(max(rank.wait() for rank in ranks))
+"""
+# Steps with an optimizer as Paddle has it, and meets nobody.
+STEPS_ALONE = """
+import time
+from paddle.optimizer.optimizer import Optimizer
+Optimizer()._apply_optimize()
+time.sleep(60)
+"""
 FILES = {
+    "local.py": LOCAL,
+    "steps_alone.py": STEPS_ALONE,
+    "paddle/__init__.py": "in_dynamic_mode = lambda: True\n",
+    "paddle/optimizer/__init__.py": "",
+    "paddle/optimizer/optimizer.py": "class Optimizer:\n    def _apply_optimize(self): pass\n",
     "train.py": TRAIN,
     "torchrun": LAUNCHER,
     "launcher.py": LAUNCHER,
@@ -82,6 +106,7 @@ def command(job):
         pods = job(count=2, program=ENTRY, RUNTIME="launch", COMMAND=json.dumps(words), **more)
         folder = pods.folder.program("quick_start")
         for name, text in {**FILES, "run.sh": "\n".join(lines)}.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text)
         return pods
 
@@ -106,9 +131,30 @@ TWO = "and the job's world is 2: 2 pods with 1 process each"
             {"METRICS": '{"world_size": "world_size: (.*)"}'},
             f"says that its world_size is 1, {TWO}. Each pod would train alone: ",
         ),
+        (
+            SCRIPT,
+            f"{PYTHON} local.py",
+            {},
+            f"has RANK=1, beside RANK=0, {TWO}. Each pod would train",
+        ),
+        (
+            SCRIPT,
+            f"accelerate() {{ shift; {PYTHON} $1; }}; accelerate launch steps_alone.py",
+            {},
+            "has ever been connected to another pod: each of the 2 pods would train alone. ",
+        ),
         ([PYTHON, "own_group.py"], "", {}, "reports world_size 1, and the job's world is 2"),
     ],
-    ids=["standalone", "one node", "a launcher", "too many", "its lines", "its report"],
+    ids=[
+        "standalone",
+        "one node",
+        "a launcher",
+        "too many",
+        "its lines",
+        "local",
+        "steps",
+        "its report",
+    ],
 )
 def test_another_world_ends_the_job(command, words, line, settings, says) -> None:
     job = command(words, line, **settings)

@@ -110,8 +110,14 @@ LOCAL_LAUNCHERS = {
     "horovodrun": "horovodrun",
 }
 """Programs that start the ranks of one machine, and their names in messages."""
-_SPAWN = re.compile(r"\bmultiprocessing[. ]+spawn\b|\.spawn\(")
+_SPAWN = re.compile(
+    r"\b(dist|distributed|mp|multiprocessing)\.spawn\(|\bmultiprocessing\.spawn import"
+)
 """In a command line: a process that multiprocessing has spawned; in a script: a call that does."""
+
+
+_MACHINES = re.compile(r"--(num_machines|machine_rank|hostfile|hosts?|include)\b| -(H|hostfile)\b")
+"""Flags by which such a launcher is told of more machines."""
 
 
 def name_local_launcher(lines: Iterable[str]) -> str:
@@ -120,7 +126,8 @@ def name_local_launcher(lines: Iterable[str]) -> str:
     """
     for line in lines:
         for word in line.split():
-            if (name := PurePosixPath(word).name) in LOCAL_LAUNCHERS:
+            name = PurePosixPath(word).name
+            if name in LOCAL_LAUNCHERS and not _MACHINES.search(line):
                 return LOCAL_LAUNCHERS[name]
         if _SPAWN.search(line):
             return "spawn"

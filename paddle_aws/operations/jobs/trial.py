@@ -173,6 +173,9 @@ def run_program(
         Variable.HEADER: str(int(job.data is not None and job.data.header)),
         Variable.COMMAND: json.dumps(job.line),
     }
+    if job.command is not None:
+        environment[Variable.TRAINERS] = str(job.trainers)
+        environment[Variable.APART] = "true" if job.apart else ""
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name).resolve()
         program.write(scratch / "program.tar")

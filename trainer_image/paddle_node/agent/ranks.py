@@ -244,6 +244,13 @@ class Ranks:
         """Returns the Python with that process id, which may have ended."""
         return self._seen.get(pid)
 
+    def list_codes(self) -> list[int | None]:
+        """Returns the exit codes of all that have ended."""
+        self.receive()
+        for python in self.all:
+            self._refresh(python)
+        return [python.code for python in self.all if python.ended is not None]
+
     def list_running(self) -> list[Python]:
         """Returns the ranks that run."""
         top = max((python.level for python in self.all), default=OTHER)
@@ -425,8 +432,8 @@ class Ranks:
         if python is not None and python.code is None and python.watch.has_ended():
             self._end(python, code)
 
-    async def look(self, but: Collection[int]) -> list[int]:
-        """Looks at the processes below this one, except `but` and below, and returns their ids."""
+    async def look(self, but: Collection[int]) -> list[Entry]:
+        """Looks at the processes below this one, except `but` and below, and returns them."""
         found, connected, met = await background.call(partial(self._scan, but))
         self.met = self.met or met
         self.receive()
@@ -448,7 +455,7 @@ class Ranks:
                     python.level = TRAINED
         for python in self.all:
             self._refresh(python)
-        return [entry.pid for entry, _ in found]
+        return [entry for entry, _ in found]
 
     def _scan(self, but: Collection[int]) -> tuple[list[tuple[Entry, str]], set[int], bool]:
         found = [

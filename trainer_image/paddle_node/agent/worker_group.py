@@ -15,9 +15,10 @@ from dataclasses import replace
 from enum import Enum
 from functools import partial
 
-from paddle_node import background
-from paddle_node.agent import limits, process_table, ranks, remarks, world
+from paddle_node import background, command_line
+from paddle_node.agent import limits, ranks, remarks, world
 from paddle_node.agent.output import say_as_agent
+from paddle_node.agent.process_table import Entry
 from paddle_node.agent.ranks import Python, Ranks
 from paddle_node.agent.workers import Worker, Workers
 from paddle_node.background import Tasks
@@ -54,7 +55,11 @@ noticed it first.
 """
 
 
-KILLED = 128 + signal.SIGKILL
+SPAWNED = "spawn doesn't support multi-trainer"
+"""Paddle's words if paddle.distributed.spawn is called in a job of several pods, on CPUs."""
+KILLED, BUS_ERROR = 128 + signal.SIGKILL, 128 + signal.SIGBUS
+SHORT_OF_SHARED = ("bus error", "Bus error", "BUS error", "insufficient shared memory")
+"""Words of Paddle and torch when a data worker finds no room in /dev/shm."""
 
 
 class State(Enum):
@@ -320,8 +325,8 @@ class WorkerGroup:
                 )
                 self._tell()
 
-    async def _look(self) -> list[int]:
-        """Looks at the processes of the attempt, and returns their ids."""
+    async def _look(self) -> list[Entry]:
+        """Looks at the processes of the attempt, and returns them."""
         return await self._ranks.look([worker.pid for worker in self._standby])
 
     async def _watch_processes(self) -> None:
@@ -331,10 +336,10 @@ class WorkerGroup:
         began = looked = time.monotonic()
         judged = any(process.world for process in self._processes)
         while True:
-            pids = await self._look()
+            entries = await self._look()
             if judged:
                 other = await background.call(
-                    partial(world.find_other, self._pod, self._processes, pids)
+                    partial(world.find_other, self._pod, self._processes, entries)
                 )
                 if other or (other := self._world_fault()):
                     self._tell(m.Fatal(ExitCode.BAD_SETTING, other))
@@ -402,13 +407,7 @@ class WorkerGroup:
         """
         told: set[int] = set()
         while self.state is State.STOPPING:
-            await self._look()
-            entries = await background.call(
-                partial(
-                    process_table.descendants, os.getpid(), [worker.pid for worker in self._standby]
-                )
-            )
-            parents = {entry.pid: entry.parent for entry in entries}
+            parents = {entry.pid: entry.parent for entry in await self._look()}
             running = [rank.entry.pid for rank in self._ranks.list_running()]
             targets = {pid for pid in running if pid in parents}
             if not targets and not told:
@@ -496,12 +495,11 @@ class WorkerGroup:
 
     def _report_rank(self, worker: Worker, rank: Python) -> None:
         """Reports a rank that failed below a first process that ended with 0."""
-        killed = rank.code == KILLED
         what = f"{worker.name} ended with 0, but {rank} ended with {_code(rank.code)}"
         self._tell(
             m.Lost(
                 self.attempt,
-                ", ".join(filter(None, (what, self._memory.describe_shortage(killed)))),
+                ", ".join(filter(None, (what, self._describe_shortage(rank.code, rank.error)))),
                 rank.code or 1,
                 trainer=True,
                 error="" if rank.code in NOT_ITS_FAULT[1:] else rank.error or worker.error,
@@ -511,6 +509,13 @@ class WorkerGroup:
                 silent=0.0,
             )
         )
+
+    def _describe_shortage(self, code: int | None, error: str) -> str:
+        """Says what the pod ran out of; empty: nothing that anybody saw."""
+        codes = {code, *self._ranks.list_codes()}
+        if BUS_ERROR in codes or any(words in error for words in SHORT_OF_SHARED):
+            return "out of shared memory (raise resources.shared_memory)"
+        return self._memory.describe_shortage(code == KILLED)
 
     def _report_loss(self, worker: Worker) -> None:
         if worker.reported:
@@ -522,11 +527,15 @@ class WorkerGroup:
             alone = len(self._workers_of("trainer")) == 1
             if (python := self._ranks.find_failed(worker.pid, alone)) is not None:
                 error, uncaught = python.error, python.uncaught
+        if SPAWNED in error and self._pod.trainers > 1:
+            spawn = command_line.describe_local("spawn")
+            self._tell(m.Fatal(ExitCode.BAD_SETTING, f"{error}: {spawn}"))
+            return
         ended = f"{worker.name} ended with {_code(worker.code)}"
         self._tell(
             m.Lost(
                 self.attempt,
-                ", ".join(filter(None, (ended, self._memory.describe_shortage(code == KILLED)))),
+                ", ".join(filter(None, (ended, self._describe_shortage(code, error)))),
                 code,
                 trainer=worker.process.role == "trainer",
                 error="" if code in NOT_ITS_FAULT else error,

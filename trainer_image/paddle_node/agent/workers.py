@@ -11,6 +11,7 @@ import ctypes
 import errno
 import json
 import os
+import resource
 import signal
 import subprocess
 import time
@@ -263,6 +264,8 @@ def _prepare_child() -> None:
     """Runs between fork and exec: system calls, nothing that could need another thread's lock."""
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     limits.give_back_open_files()
+    # A core file would fill the pod's disk.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
 def _descendants(but: Collection[int] = ()) -> list[int]:

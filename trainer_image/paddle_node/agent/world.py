@@ -12,10 +12,12 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from paddle_node import command_line
-from paddle_node.agent.process_table import read_list
+from paddle_node.agent.process_table import Entry, read_list
 from paddle_node.environment import PodEnvironment
 from paddle_node.runtimes import Process
 
+RANKS = ("RANK", "PADDLE_TRAINER_ID")
+"""Variables in which they give it its rank."""
 SIZES = ("WORLD_SIZE", "PADDLE_TRAINERS_NUM")
 """Variables in which torchrun, Paddle's launcher and those like them give a rank its world's
 size.
@@ -46,12 +48,15 @@ def describe(pod: PodEnvironment, size: int, who: str) -> str:
 
 
 def find_other(
-    pod: PodEnvironment, processes: Collection[Process], pids: Iterable[int]
+    pod: PodEnvironment, processes: Collection[Process], entries: Iterable[Entry]
 ) -> str | None:
-    """Returns what is wrong if a process was started with the size of another world."""
+    """Returns what is wrong if a process was started with the size of another world, or one
+    launcher has started more ranks than the pod has.
+    """
     sizes = {str(process.world) for process in processes}
     sizes |= {process.environ.get(name, "") for process in processes for name in SIZES}
-    for pid in pids:
+    siblings: dict[tuple[int, str], set[str]] = {}
+    for pid, parent, *_ in entries:
         with contextlib.suppress(OSError):
             line = " ".join(words := read_list(pid, "cmdline"))[:_LONGEST]
             who = f"process {pid} of the command ({line})"
@@ -61,6 +66,12 @@ def find_other(
                 name, _, value = text.partition("=")
                 if name in SIZES and value.isdecimal() and value not in sizes:
                     return describe(pod, int(value), f"{who} has {text}")
+                if name in RANKS and value.isdecimal():
+                    ranks = siblings.setdefault((parent, name), set())
+                    ranks.add(value)
+                    if len(ranks) > pod.command.processes:
+                        beside = f"{who} has {text}, beside {name}={min(ranks - {value})}"
+                        return describe(pod, 0, beside)
     return None
 
 

@@ -10,6 +10,7 @@ the caller's scratch folder.
 """
 
 import contextlib
+import dataclasses
 import json
 import os
 import re
@@ -17,8 +18,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from paddle_node import command_line, environment, own_code
+from paddle_node import command_line, contract, environment, own_code
 from paddle_node.contract import ExitCode, Variable
+from paddle_node.environment import Reader
 from paddle_node.failure import BadSetting, Failure, Finished, leave
 from paddle_node.training import imports
 from paddle_node.training.program import run
@@ -27,17 +29,54 @@ MISSING = "missing.json"
 """A file beside the program's folder: the modules that are nowhere, each with the line that imports
 it.
 """
+SOME = dataclasses.replace(contract.BOUNDS[Variable.TRAINERS], default=1)
+"""How many trainers there may be; a trial of one knows none."""
 LEFT_OUT = "left-out.json"
 """A file beside the program's folder: what is not sent of the user's folder, and why."""
 
 
+BLIND = re.compile(
+    r"(?m)^(?!\s*#).*?(?P<what>\bpython[\d.]* -[a-zA-Z]*[IES]\b|\benv -i\b|\bPYTHONPATH=(?!\S*\$))"
+)
+"""In a script: what hides a Python from the agent."""
+SCRIPTS = re.compile(r"[\w./-]+\.(?:py|sh|bash)\b")
+
+
+def _look_at_world(words: Sequence[str], folder: Path) -> None:
+    """Says if the command, or a script that it names, may start ranks with what knows one machine,
+    or hides a Python from the agent.
+    """
+    lines = [(" ".join(words), "command")]
+    for word in dict.fromkeys(words):
+        if word.endswith((".py", ".sh", ".bash")):
+            with contextlib.suppress(OSError):
+                lines.append(((folder / word).read_text(errors="replace"), word))
+    for name in dict.fromkeys(SCRIPTS.findall(lines[-1][0]) if lines[-1][1].endswith("sh") else ()):
+        with contextlib.suppress(OSError):
+            lines.append(((folder / name).read_text(errors="replace"), name))
+    together = Reader().integer(Variable.TRAINERS, SOME) > 1 and not os.environ.get(Variable.APART)
+    for text, where in lines:
+        code = [line.partition("#")[0] for line in text.splitlines()]
+        if together and (launcher := command_line.name_local_launcher(code)):
+            print(
+                f"{where} names {launcher}, and trainers is {os.environ[Variable.TRAINERS]}: if "
+                "that starts the ranks, each pod trains alone, and the job ends with 2. "
+                f"{command_line.describe_local(launcher)}; apart: true is for pods that work apart "
+                "on purpose"
+            )
+            together = False
+        if where.endswith("sh") and (hidden := BLIND.search(text)):
+            print(
+                f"{where}: {hidden['what'].strip()} hides a Python from the agent, which may not "
+                "see how it ends (docs/pod.md): name a file of success"
+            )
+
+
 def _command(words: Sequence[str], folder: Path) -> None:
+    _look_at_world(words, folder)
     script = command_line.script(words)
     if not script or not (folder / script).is_file():
-        print(
-            f"{' '.join(words[:3])} names no Python file of the program, so nothing was checked: "
-            "`paddle-aws try --run` runs it"
-        )
+        print(f"what {' '.join(words[:3])} starts was not checked: `paddle-aws try --run` runs it")
         return
     sys.path.insert(0, str((folder / script).parent))
     unknown: dict[str, str] = {}
