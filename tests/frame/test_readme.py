@@ -24,9 +24,16 @@ def test_each_command_of_readme_is_in_a_section_whose_commands_are_run() -> None
     sections = (ROOT / "README.md").read_text().split("\n## ")
     assert [section.splitlines()[0] for section in sections if "```sh" in section] == [
         "Try it: no AWS account, no Docker",
-        "Your own program",
+        "Your repository",
         "On AWS",
     ]
+
+
+def test_readme_is_read_in_five_minutes() -> None:
+    words = (ROOT / "README.md").read_text().split()
+    assert len(words) <= 800
+    # What it has not run on stands in the first screen.
+    assert "not run in an AWS account or on a GPU" in " ".join(words[:80])
 
 
 RUN = {

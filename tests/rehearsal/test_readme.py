@@ -7,7 +7,6 @@ fetched. Limits: see readme.sh and kubelet.py; docker is tests/image's stand-in.
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -40,7 +39,7 @@ HERE = Path(__file__).parent
 
 
 def blocks(section: str, language: str) -> list[str]:
-    """Returns the section's code blocks in a language."""
+    """Returns the code blocks in a language of a section of README."""
     text = (ROOT / "README.md").read_text().split(f"\n## {section}")[1].split("\n## ")[0]
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.M | re.S)
 
@@ -113,22 +112,21 @@ def test_those_for_one_machine(make_clone, tmp_path: Path) -> None:
     again = (shell.folder / ".rehearsal/volume/quick-start/output/node_0/train.log").read_text()
     assert "attempt 2" in again, "the killed pod's peers resume with it"
 
-    shutil.copytree(shell.folder / "examples" / "quick_start", shell.folder / "my_program")
-    shutil.copy(shell.folder / "examples" / "quick_start" / "sample.tsv", shell.folder / "my.tsv")
-    (shell.folder / "job.yaml").write_text(blocks("Your own program", "yaml")[0])
-    own, launch = blocks("Your own program", "sh")
-    assert "mine is done" in shell.run(own) and (shell.folder / "models" / "model").is_dir()
+    (repository,) = blocks("Your repository", "sh")
+    *own, launch = repository.splitlines()
+    said = shell.run("\n".join(own))
+    assert "quick-start is done" in said and (shell.folder / "models" / "model").is_dir()
     # A mistake costs a sentence, and not the model.
-    train = shell.folder / "my_program" / "train.py"
+    train = shell.folder / "examples" / "quick_start" / "train.py"
     train.write_text(f"import paddle(\n{train.read_text()}")
-    said = shell.run(
+    broken = shell.run(
         "! make rehearse JOB=job.yaml; paddle-aws status --rehearsal; paddle-aws evaluate "
         "--rehearsal"
     )
     assert (
-        "SyntaxError" in said
-        and "mine is done" in said
-        and re.search(r"^accuracy [\d.]+ of pass 4", said, re.M)
+        "SyntaxError" in broken
+        and "quick-start is done" in broken
+        and re.search(r"^accuracy [\d.]+ of pass", broken, re.M)
     )
     launch = shell.run(launch)
     assert (
@@ -178,15 +176,16 @@ def on_aws(make_clone, tmp_path: Path) -> Iterator[Shell]:
 
 @pytest.mark.long
 def test_those_for_aws(on_aws: Shell) -> None:
-    deploy, submit, back, costs, without_eks = blocks("On AWS", "sh")
-    on_aws.run(deploy)
+    deploy, submit, back = blocks("On AWS", "sh")
+    page = (ROOT / "docs/do/submit.md").read_text()
+    (python,) = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
+    assert "NAT gateway" in on_aws.run(deploy)
     said = on_aws.run(submit)
     found = re.search(r"^accuracy ([\d.]+) of pass 4.*\nalways guessing \w+: ([\d.]+)$", said, re.M)
     assert found and float(found[1]) > float(found[2]) + 0.2, said
     assert "nothing was left to do: the job is done" in said, "what `resume` finds"
     (on_aws.folder / "models").rename(on_aws.folder / "models-of-the-command")
     on_aws.set("name: quick-start", "name: from-python")
-    (python,) = blocks("On AWS", "python")
     on_aws.run(f"PYTHONPATH=$PWD:$PWD/trainer_image python - <<'END'\n{python}END")
     assert (on_aws.folder / "models" / "model").is_dir()
     said = on_aws.run(back)
@@ -194,5 +193,5 @@ def test_those_for_aws(on_aws: Shell) -> None:
         "is left in us-west-2 but what is kept on purpose" in said
         and "it waits for its deletion" in said
     )
-    assert "USD in a run of 3 h" in on_aws.run(costs)
-    assert "k3s v1.36" in on_aws.run(without_eks)
+    assert "USD in a run of 3 h" in on_aws.run("paddle-aws cost --hours 3")
+    assert "k3s v1.36" in on_aws.run("paddle-aws lock distribution")
