@@ -6,6 +6,7 @@ import re
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+CHINESE = re.compile(r"\.zh\.md$")
 LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)#\s]+)((?:#[^)\s]*)?)\)")
 
 
@@ -25,3 +26,10 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         return text if name in text else f"{text} (`{name}` in the repository)"
 
     return LINK.sub(kept, markdown)
+
+
+def on_post_page(output: str, page: Any, config: Any) -> str:
+    """Says of a Chinese page that it is Chinese, for what reads it aloud and for search engines."""
+    if CHINESE.search(page.file.src_uri):
+        return output.replace('<html lang="en"', '<html lang="zh-Hans"', 1)
+    return output
