@@ -37,6 +37,7 @@ def fill(volume: Path, spare: int) -> Path:
     return filler
 
 
+@pytest.mark.long
 def test_the_pass_before_is_intact_and_the_job_says_why_it_ended_and_goes_on_when_there_is_room(
     training_job, small_volume
 ):

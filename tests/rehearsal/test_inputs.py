@@ -30,6 +30,7 @@ def rehearse(folder: Path, *words: str, code: int = 0) -> str:
     return " ".join((done.stdout + done.stderr).split())
 
 
+@pytest.mark.long
 def test_a_fine_tune_from_an_earlier_job_and_from_a_file(tmp_path: Path) -> None:
     example = tmp_path / "finetune"
     shutil.copytree(PROJECT / "examples/finetune", example)

@@ -109,6 +109,7 @@ def terminal(tmp_path: Path) -> Terminal:
     return Terminal(tmp_path / "mine", 60)
 
 
+@pytest.mark.long
 def test_a_second_terminal_sees_and_ends_it_and_a_kept_volume_trains_on(
     terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -239,6 +240,7 @@ def sleeps(pid: int) -> bool:
     return Path(f"/proc/{pid}/syscall").read_text().split()[0] == "230"
 
 
+@pytest.mark.long
 def test_before_its_first_pod_it_is_the_one_that_runs_and_its_end_is_no_success(
     tmp_path: Path,
 ) -> None:
