@@ -16,7 +16,7 @@ from enum import Enum
 from functools import partial
 
 from paddle_node import background, command_line
-from paddle_node.agent import limits, ranks, remarks, world
+from paddle_node.agent import limits, ranks, world
 from paddle_node.agent.output import say_as_agent
 from paddle_node.agent.process_table import Entry
 from paddle_node.agent.ranks import Python, Ranks
@@ -28,7 +28,7 @@ from paddle_node.failure import Failure
 from paddle_node.rendezvous import messages as m
 from paddle_node.rendezvous.current_attempt import SILENCE_SHARE
 from paddle_node.rendezvous.policy import NOT_ITS_FAULT
-from paddle_node.runtimes import Process, Runtime
+from paddle_node.runtimes import Process, Runtime, remarks
 
 MOST_NAMED = 5
 """Processes that one sentence names."""

@@ -24,7 +24,7 @@ from paddle_node import contract, environment
 from paddle_node.contract import ExitCode
 from paddle_node.environment import Attempt
 from paddle_node.failure import Failure, leave
-from paddle_node.runtimes import launch
+from paddle_node.runtimes import launch, remarks
 from paddle_node.staging import preparation
 from paddle_node.volume.steps import LineReader
 
@@ -125,6 +125,7 @@ def run(steps: int, seconds: float) -> str:
     matches = Matches(pod.command.metrics)
     lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     children = []
+    began = time.time()
     deadline = time.monotonic() + seconds
     for process in processes:
         if process.link is not None:
@@ -169,6 +170,8 @@ def run(steps: int, seconds: float) -> str:
         raise Failure(ExitCode.BAD_SETTING, f"the command ended with {next(filter(None, codes))}")
     print(f"---- {'the command ended with 0' if codes else f'stopped: {ending}'}")
     print("\n".join(matches.describe()))
+    if outside := remarks.outside_output(pod.program, began):
+        print(f"of the command, {outside}")
     return matches.describe_unmatched()
 
 
