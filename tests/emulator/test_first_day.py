@@ -78,11 +78,11 @@ Keys = Mapping[str, str]
 class Tokens:
     """The tokens that a cluster admits: asks the emulator about each."""
 
-    def __init__(self, cloud: Cloud) -> None:
-        self._cloud = cloud
+    def __init__(self, cloud: Cloud, cluster: str = "paddle") -> None:
+        self._cloud, self._cluster = cloud, cluster
 
     def __contains__(self, token: object) -> bool:
-        return bool(self._cloud.review_token("paddle", str(token))["authenticated"])
+        return bool(self._cloud.review_token(self._cluster, str(token))["authenticated"])
 
 
 class Day(Account):
@@ -179,12 +179,15 @@ def tools() -> Iterator[str]:
     os.environ["PATH"] = before
 
 
-@pytest.fixture(scope="module")
-def day(door: Any, tools: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Day]:
-    state = tmp_path_factory.mktemp("day")
+def begin(door: Any, state: Path) -> Day:
     parts = [*PARTS, PARTS[0].with_name("door.py")]
     extra = {"DOOR": door.entry, "CDK_VALIDATION": "false", "KUBECONFIG": str(state / "kubeconfig")}
-    with Day(project=PROJECT, state=state, parts=parts, extra=extra) as started:
+    return Day(project=PROJECT, state=state, parts=parts, extra=extra)
+
+
+@pytest.fixture(scope="module")
+def day(door: Any, tools: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Day]:
+    with begin(door, tmp_path_factory.mktemp("day")) as started:
         door.tokens = Tokens(started)
         yield started
 
@@ -382,3 +385,40 @@ def test_and_back_to_nothing(
         assert "nothing of cluster paddle is left" in "\n".join(
             day.paddle_aws("leftovers", str(config))
         )
+
+
+def test_a_restricted_deployer(door: Any, tools: str, tmp_path: Path) -> None:
+    """An administrator bootstraps and deploys first; then a member of the operators' group, which
+    may only find the cluster and take its role, enters it, changes it and ends it.
+    """
+    settings = yaml.safe_load((PROJECT / "cluster.yaml").read_text())
+    settings |= {"name": "strict", "deployer": "restricted"}
+    settings["cluster"]["public_access_from"] = ["203.0.113.7/32"]
+    config, outputs_file = tmp_path / "cluster.yaml", tmp_path / "outputs.json"
+    config.write_text(yaml.safe_dump(settings))
+    with begin(door, tmp_path) as day:
+        door.tokens = Tokens(day, "strict")
+        administrator = day.identity_center_administrator()
+        with day.by(administrator):
+            day.paddle_aws("bootstrap", str(config))
+            day.deploy(config, outputs_file)
+        outputs = json.loads(outputs_file.read_text())["strict-access"]
+        rita = day.user("rita", outputs["OperatorGroup"])
+        with day.by(rita):
+            day.paddle_aws("kubeconfig", str(config), "--file", str(tmp_path / "hers"))
+            with pytest.raises(CloudError):
+                day.deploy(config, outputs_file)
+        assert day.kubectl(tmp_path / "hers", rita) == ""
+        settings["nodes"]["workers"]["max"] = 7
+        config.write_text(yaml.safe_dump(settings))
+        with day.by(day.take(outputs["OperatorRoleArn"], rita)):
+            day.deploy(config, outputs_file)
+            group = day.client("eks").list_nodegroups(clusterName="strict")["nodegroups"][0]
+            command = {"clusterName": "strict", "nodegroupName": group}
+            found = day.client("eks").describe_nodegroup(**command)["nodegroup"]
+            assert found["scalingConfig"]["maxSize"] == 7
+        day.client("iam").remove_user_from_group(
+            GroupName=outputs["OperatorGroup"], UserName="rita"
+        )
+        with day.by(administrator):
+            day.destroy(config)

@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from paddle_aws.operations.account.access.eks import admits, is_same_principal
-from paddle_aws.operations.account.aws import list_all
+from paddle_aws.operations.account.aws import client, list_all
 from paddle_aws.operations.account.check import Check, Findings, State
 from paddle_aws.operations.account.cluster_account import BROKEN, ClusterAccount
 from paddle_aws.operations.account.machines import machines
@@ -61,6 +61,8 @@ class AccountChecks(ClusterAccount):
         return [
             ("credentials", self.credentials),
             ("region", self.region),
+            ("region enabled", self.enabled),
+            ("free plan", self.plan),
             ("zones", self.zones),
             ("instance types", self.instance_types),
             ("quotas: vCPUs", self.vcpus),
@@ -96,6 +98,60 @@ class AccountChecks(ClusterAccount):
             )
         else:
             yield "ok", f"{region} has every service that the cluster uses ({source})"
+
+    def enabled(self) -> Findings:
+        """Asks whether the account has opted in to the region: without, AWS takes its credentials
+        for wrong there.
+        """
+        region = self.spec.region
+        asked = client("ec2", "us-east-1" if self._in_aws else region)
+        [found] = asked.describe_regions(RegionNames=[region], AllRegions=True)["Regions"]
+        if found.get("OptInStatus") == "not-opted-in":
+            yield (
+                "problem",
+                f"the account has not enabled {region}: enable it (Account, AWS Regions; it takes "
+                "some minutes), or take another region",
+            )
+        else:
+            yield "ok", f"the account may use {region}"
+
+    def plan(self) -> Findings:
+        """Asks whether the account is on AWS's free plan, as new ones are since July 2025: it
+        starts free-tier types alone (aws-samples/eks-workshop-v2#1644).
+        """
+        from botocore.exceptions import ClientError
+
+        if not self._in_aws:
+            return
+        try:
+            state = client("freetier", "us-east-1").get_account_plan_state()
+        except ClientError as error:
+            if not ABSENT.search(error.response["Error"]["Code"]):
+                raise
+            state = {}  # An account of before has none.
+        kinds = sorted({kind for group in machines(self.spec) for kind in group.types})
+        if state.get("accountPlanType") != "FREE":
+            yield "ok", "the account is not on AWS's free plan"
+            return
+        free = {"Name": "free-tier-eligible", "Values": ["true"]}
+        found = self.client("ec2").describe_instance_types(InstanceTypes=kinds, Filters=[free])
+        eligible = {kind["InstanceType"] for kind in found["InstanceTypes"]}
+        if refused := [kind for kind in kinds if kind not in eligible]:
+            yield (
+                "problem",
+                f"the account is on AWS's free plan, which starts no {', '.join(refused)}: upgrade "
+                "the plan (Billing and Cost Management), else EKS and NAT are paid for without "
+                "nodes",
+            )
+        else:
+            yield "ok", f"AWS's free plan starts {', '.join(kinds)}"
+
+    @property
+    def _in_aws(self) -> bool:
+        """Whether the region is of the partition `aws`, not of China or a government's."""
+        from botocore.session import get_session
+
+        return bool(get_session().get_partition_for_region(self.spec.region) == "aws")
 
     def zones(self) -> Findings:
         offered = {
