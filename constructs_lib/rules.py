@@ -71,6 +71,18 @@ LogDays = Literal[
 nothing is written.
 """
 KUBERNETES_VERSION = r"^1\.\d{2,3}$"
+CLUSTER_NAME = r"^[0-9A-Za-z][0-9A-Za-z_-]{0,99}\Z"
+"""EKS's rule (its CreateCluster reference)."""
+DNS_LABEL = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z"
+SERVICE_ACCOUNT = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\Z"
+PRINCIPAL = r"^arn:aws[a-z-]*:iam::\d{12}:(role|user)/\S+\Z"
+HOST = r"^[0-9A-Za-z]([0-9A-Za-z.:-]*[0-9A-Za-z])?\Z"
+DOCUMENT_NAME = r"^[0-9A-Za-z_.-]{3,128}\Z"
+"""Systems Manager's rule (its CreateDocument reference)."""
+TAG_PATTERN = r"^[0-9A-Za-z_.*-]{1,128}\Z"
+"""An image's tag, in which * stands for any text."""
+FOLDER = r"^/\S*\Z"
+PORT = WholeNumbers(1, 65535)
 EMAIL = r"^[^@\s]+@[^@\s.]+(\.[^@\s.]+)+$"
 EMAIL_LENGTH = 50
 """AWS Budgets takes no longer address."""
@@ -107,6 +119,12 @@ def refuse_text(prop: str, values: object, example: str) -> Iterator[Violation]:
     """Refuses text in place of a list: Python would take it for a list of its letters."""
     if isinstance(values, str):
         yield Violation(prop, values, f"allowed is a list, such as [{example!r}]")
+
+
+def refuse_empty(prop: str, values: Sequence[object], example: str) -> Iterator[Violation]:
+    """Refuses a list without an entry."""
+    if not len(values):
+        yield Violation(prop, "empty", f"allowed is at least one, such as [{example!r}]")
 
 
 def duplicates(prop: str, values: Sequence[str], what: str) -> Iterator[Violation]:

@@ -10,13 +10,13 @@ import importlib
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from importlib import resources
 from ipaddress import IPv4Address
 from itertools import combinations
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
@@ -247,7 +247,7 @@ class ClusterSpec(Settings):
     """A monthly budget, alarms and a dashboard; unset: none."""
 
     @classmethod
-    def load(cls, path: Path) -> ClusterSpec:
+    def load(cls, path: Path) -> Self:
         """Returns the settings in the file at `path`. Raises SettingError, one sentence per fault,
         if they are unusable.
         """
@@ -255,6 +255,11 @@ class ClusterSpec(Settings):
         layered.check_locks(cls, "cluster.yaml")
         with layered.naming_files():
             return parse(cls, layered.merged, layered.handed_down)
+
+    @classmethod
+    def parse(cls, settings: Mapping[str, Any]) -> Self:
+        """Checks settings from a mapping. Raises SettingError, one sentence per fault."""
+        return parse(cls, settings)
 
     @field_validator("name")
     @classmethod

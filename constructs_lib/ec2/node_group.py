@@ -2,7 +2,7 @@
 in common.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cached_property
 from typing import Protocol, TypedDict, Unpack
@@ -134,6 +134,13 @@ class NodeGroup(Construct):
         super().__init__(scope, id)
         self._cluster, self._vpc, self._props = cluster, vpc, props
         self.shape = props.get("shape") or NodeShape()
+        kinds = {
+            "shape": (self.shape, "a NodeShape"),
+            "cluster": (cluster, "a cluster's construct"),
+        }
+        for prop, (value, kind) in kinds.items():
+            if isinstance(value, str | Mapping):
+                refuse(self.node.path, [Violation(prop, value, f"allowed is {kind}")])
         if unknown := props.keys() - NodeGroupProps.__annotations__.keys():
             raise TypeError(f"{self.node.path} has no {', '.join(sorted(unknown))}")
         least = props.get("min_size", 1)
@@ -155,6 +162,11 @@ class NodeGroup(Construct):
         if isinstance(types, str):
             yield from refuse_text("instance_types", types, "m5.large")
             return
+        for value in types:
+            if not isinstance(value, str):
+                kind = f"of {type(value).__name__}"
+                yield Violation("instance_types", kind, "allowed is text such as m5.large")
+                return
         if not is_token(types):
             yield from TYPES.violations("instance_types", len(types))
         taints = [

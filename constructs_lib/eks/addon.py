@@ -16,8 +16,10 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge, managed_policy_findings, wildcard_findings
+from constructs_lib.rules import DNS_LABEL, SERVICE_ACCOUNT, Violation, refuse_unlike
 from constructs_lib.statements import OF_MACHINES, statements
 from constructs_lib.storage.log_group import EndingLogGroup
+from constructs_lib.validation import drop_token, refuse
 
 
 def pod_identity_principal() -> iam.IPrincipal:
@@ -58,6 +60,15 @@ class PodIdentity(Construct):
         service_account: str,
     ) -> None:
         super().__init__(scope, id)
+        refuse(
+            self.node.path,
+            [
+                *refuse_unlike("namespace", drop_token(namespace), DNS_LABEL, "paddle"),
+                *refuse_unlike(
+                    "service_account", drop_token(service_account), SERVICE_ACCOUNT, "paddle-data"
+                ),
+            ],
+        )
         role = iam.Role(
             self,
             "Role",
@@ -115,6 +126,11 @@ class ClusterAddon(Construct):
         roles: Mapping[str, iam.IRole] | None = None,
     ) -> None:
         super().__init__(scope, id)
+        if configuration is not None and not isinstance(configuration, Mapping):
+            refuse(
+                self.node.path,
+                [Violation("configuration", configuration, "allowed is a mapping of settings")],
+            )
         identity = eks.CfnAddon.PodIdentityAssociationProperty
         identities = [
             identity(role_arn=role.role_arn, service_account=account)

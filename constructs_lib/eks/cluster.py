@@ -19,7 +19,7 @@ from constructs_lib.ec2.node_group import NodeGroupProps
 from constructs_lib.eks.addon import ClusterAddon
 from constructs_lib.eks.managed_nodes import ManagedNodes
 from constructs_lib.metrics import CONTAINER_INSIGHTS, MetricOptions, metric
-from constructs_lib.rules import KUBERNETES_VERSION, Violation, refuse_unlike
+from constructs_lib.rules import CLUSTER_NAME, KUBERNETES_VERSION, Violation, refuse_unlike
 from constructs_lib.rules import log_days as wrong_log_days
 from constructs_lib.statements import OF_MACHINES, statements
 from constructs_lib.storage.log_group import EndingLogGroup
@@ -39,6 +39,7 @@ AUTO_MODE_POLICIES = tuple(
 
 def _violations(
     zones: set[str] | None,
+    cluster_name: str,
     version: str,
     public_access_from: Sequence[str],
     service_ipv4_cidr: str,
@@ -49,6 +50,7 @@ def _violations(
             "EKS wants subnets in two zones at least (to keep nodes in one zone, pin the nodes)"
         )
         yield Violation("vpc_subnets", f"in {len(zones)} availability zone", allowed)
+    yield from refuse_unlike("cluster_name", drop_token(cluster_name), CLUSTER_NAME, "vision")
     yield from refuse_unlike("version", drop_token(version), KUBERNETES_VERSION, "1.36")
     open_ranges = drop_tokens(public_access_from)
     yield from refuse_everybody("public_access_from", open_ranges, "the endpoint", "203.0.113.7/32")
@@ -163,7 +165,8 @@ class TrainingCluster(eks.Cluster):
         path = f"{scope.node.path}/{id}"
         subnets = choose_subnets(vpc, vpc_subnets)
         zones = zones_of(subnets.subnets or ())
-        refuse(path, _violations(zones, version, public_access_from, service_ipv4_cidr, log_days))
+        network = (public_access_from, service_ipv4_cidr, log_days)
+        refuse(path, _violations(zones, cluster_name, version, *network))
         endpoint = eks.EndpointAccess.PRIVATE
         if public_access_from:
             endpoint = eks.EndpointAccess.PUBLIC_AND_PRIVATE.only_from(*public_access_from)

@@ -23,9 +23,11 @@ from constructs_lib.ec2.machine import (
     replace_one_by_one,
     session_role,
 )
+from constructs_lib.rules import DOCUMENT_NAME, HOST, PORT, refuse_unlike
 from constructs_lib.statements import fill
 from constructs_lib.storage.key_policy import allow_use
 from constructs_lib.subnets import choose_subnets
+from constructs_lib.validation import drop_token, refuse
 
 TAG = "paddle-aws/tunnel"
 """The machine's tag; its value is the document's name."""
@@ -70,6 +72,16 @@ class EndpointTunnel(Construct):
         encryption_key: kms.IKey | None = None,
     ) -> None:
         super().__init__(scope, id)
+        refuse(
+            self.node.path,
+            [
+                *refuse_unlike("host", drop_token(host), HOST, "db.internal"),
+                *PORT.violations("port", drop_token(port)),
+                *refuse_unlike(
+                    "document_name", drop_token(document_name), DOCUMENT_NAME, "vision-db"
+                ),
+            ],
+        )
         document = ssm.CfnDocument(
             self,
             "Document",

@@ -16,7 +16,7 @@ from constructs import Construct
 from constructs_lib import subnets
 from constructs_lib.acknowledged import acknowledge
 from constructs_lib.addresses import SHARED, refuse_public_range
-from constructs_lib.rules import Violation, duplicates, nat_count, refuse_text
+from constructs_lib.rules import Violation, duplicates, nat_count, refuse_empty, refuse_text
 from constructs_lib.rules import log_days as wrong_log_days
 from constructs_lib.storage.log_group import EndingLogGroup
 from constructs_lib.subnets import choose_subnets
@@ -234,6 +234,7 @@ class TrainingNetwork(ClusterNetwork):
             self.node.path,
             [
                 *refuse_text("availability_zones", availability_zones, "us-west-2a"),
+                *refuse_empty("availability_zones", availability_zones, "us-west-2a"),
                 *duplicates("availability_zones", zones, "availability zone"),
                 *refuse_public_range(
                     "cidr",

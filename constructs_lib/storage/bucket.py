@@ -28,7 +28,12 @@ from constructs_lib.acknowledged import acknowledge, wildcard_findings
 from constructs_lib.metrics import S3, MetricOptions, metric
 from constructs_lib.rules import DAYS
 from constructs_lib.statements import statements
-from constructs_lib.storage.removal import DeletionPolicy, deletion_policy, retain_if_replaced
+from constructs_lib.storage.removal import (
+    DeletionPolicy,
+    deletion_policy,
+    no_snapshot,
+    retain_if_replaced,
+)
 from constructs_lib.storage.stack_end import StackEndFunction
 from constructs_lib.validation import drop_token, merge_options, refuse
 
@@ -177,6 +182,7 @@ class DataBucket(s3.Bucket):
             [
                 *DAYS.violations("keep_old_versions_days", drop_token(keep_old_versions_days)),
                 *DAYS.violations("keep_logs_days", drop_token(keep_logs_days)),
+                *no_snapshot(removal_policy),
             ],
         )
         closed = _private_settings(removal_policy)

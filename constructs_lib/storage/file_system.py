@@ -17,9 +17,9 @@ from constructs import Construct, IDependable
 
 from constructs_lib.acknowledged import acknowledge
 from constructs_lib.metrics import EFS, MetricOptions, metric
-from constructs_lib.rules import POSIX_ID, Violation
+from constructs_lib.rules import FOLDER, POSIX_ID, Violation, refuse_unlike
 from constructs_lib.statements import statements
-from constructs_lib.storage.removal import retain_if_replaced
+from constructs_lib.storage.removal import no_snapshot, retain_if_replaced
 from constructs_lib.subnets import choose_subnets
 from constructs_lib.validation import drop_token, merge_options, refuse
 
@@ -183,7 +183,11 @@ class SharedFileSystem(MountableFileSystem):
         super().__init__(scope, id, vpc=vpc)
         refuse(
             self.node.path,
-            _throughput(throughput_mode, provisioned_throughput_per_second),
+            [
+                *_throughput(throughput_mode, provisioned_throughput_per_second),
+                *refuse_unlike("path", drop_token(path), FOLDER, "/paddle"),
+                *no_snapshot(removal_policy),
+            ],
         )
         decided = {
             "vpc": vpc,

@@ -1,14 +1,25 @@
 """What becomes of a resource that holds data when its stack changes or goes."""
 
+from collections.abc import Iterator
+
 import jsii
-from aws_cdk import CfnDeletionPolicy, CfnResource, IStableStringProducer
+from aws_cdk import CfnDeletionPolicy, CfnResource, IStableStringProducer, RemovalPolicy
 from constructs import IConstruct
+
+from constructs_lib.rules import Violation
 
 _NAMES = {
     CfnDeletionPolicy.DELETE: "Delete",
     CfnDeletionPolicy.SNAPSHOT: "Snapshot",
     CfnDeletionPolicy.RETAIN_EXCEPT_ON_CREATE: "RetainExceptOnCreate",
 }
+
+
+def no_snapshot(policy: RemovalPolicy) -> Iterator[Violation]:
+    """Refuses SNAPSHOT for a resource of which CloudFormation makes no snapshot."""
+    if policy == RemovalPolicy.SNAPSHOT:
+        allowed = "CloudFormation makes no snapshot of it: allowed are RETAIN and DESTROY"
+        yield Violation("removal_policy", policy.name, allowed)
 
 
 def retain_if_replaced(construct: IConstruct) -> None:

