@@ -72,7 +72,8 @@ def test_a_paddle_job_of_the_guide_trains_a_model(tmp_path: Path, file: Path) ->
 
 def test_a_volume_that_nothing_stands_in_for_is_one_sentence(tmp_path: Path) -> None:
     job = (PROJECT / "examples/tutorials/aws-recommendation.yaml").read_text()
-    (tmp_path / "job.yaml").write_text(job.replace("folder: recommendation", "folder: mine"))
+    job = job.replace("folder: recommendation", "folder: mine") + "passes: 1\n"
+    (tmp_path / "job.yaml").write_text(job)
     command = [sys.executable, "-P", "-m", "paddle_aws.operations.main", "rehearse", "job.yaml"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 2

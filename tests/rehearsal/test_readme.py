@@ -98,7 +98,7 @@ class Shell:
 
 
 def test_those_for_one_machine(make_clone, tmp_path: Path) -> None:
-    shell = Shell(make_clone("one-machine", validate=True).folder, tmp_path / "home")
+    shell = Shell(make_clone("one-machine").folder, tmp_path / "home")
     (rehearse,) = blocks("Try it", "sh")
     shell.set("passes: 5", "passes: 30")
     (kill,) = re.findall(r"`(pkill [^`]+)`", (ROOT / "README.md").read_text())
