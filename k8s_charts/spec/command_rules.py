@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from paddle_node import command_line, contract
@@ -94,6 +95,28 @@ def shell_faults(settings: Mapping[str, Any]) -> Iterator[str]:
             words = (word for word in line if isinstance(word, str))
             if word := next((word for word in words if _EXPANDED_WORD.fullmatch(word)), None):
                 yield _no_shell(name, word)
+
+
+def script_fault(command: tuple[str, ...], root: Path) -> str:
+    """Returns why a script that the command names cannot run; empty: nothing is known."""
+    for number, word in enumerate(command):
+        file = root / word
+        if "{" in word or not (number == 0 or word.endswith(".sh")) or not file.is_file():
+            continue
+        if number == 0 and not file.stat().st_mode & 0o100:
+            return (
+                f"command begins with {word}, which may not be executed: run `chmod +x {word}`, "
+                f"or write bash {word}"
+            )
+        with file.open("rb") as stream:
+            head = stream.read(65_536)
+        if b"\r\n" in head and (word.endswith(".sh") or head.startswith(b"#!")):
+            return (
+                f"command names {word}, whose lines end with CR LF, as Windows writes them, and a "
+                "shell takes the CR for a part of each word: run `sed -i 's/\\r$//' "
+                f"{word}`"
+            )
+    return ""
 
 
 def _no_shell(setting: str, word: str) -> str:

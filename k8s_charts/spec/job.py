@@ -13,7 +13,7 @@ from paddle_node import command_line
 from pydantic import ConfigDict, PrivateAttr
 
 from k8s_charts.spec import recipe, rules
-from k8s_charts.spec.command_rules import command_faults, shell_faults
+from k8s_charts.spec.command_rules import command_faults, script_fault, shell_faults
 from k8s_charts.spec.job_settings import TRAIN_PY, JobSettings
 from k8s_charts.spec.program import Program
 from k8s_charts.spec.recipe import AppliedRecipe
@@ -87,6 +87,8 @@ class TrainingJob(JobSettings):
             root, script = program.archive.root, command_line.script(self.command or ())
             if not (root / script).exists():
                 raise SettingError(f"command names {script}: {root} has no such file")
+            if fault := script_fault(self.command or (), root):
+                raise SettingError(fault)
             if (
                 self.command is None
                 and self.chosen_runtime in TRAIN_PY

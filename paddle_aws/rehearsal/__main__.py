@@ -8,10 +8,14 @@ import argparse
 import platform
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from paddle_aws.operations.errors import BadInput, Failed, cli_errors
 from paddle_aws.operations.jobs.rehearsal_backend import FOLDER
 from paddle_aws.rehearsal import interruption
+
+if TYPE_CHECKING:
+    from k8s_charts.spec import TrainingJob
 
 _MAX_WIDTH = 100
 """Columns: wider lines are harder to read."""
@@ -97,17 +101,26 @@ def check_machine(project: Path, *, local: bool) -> str:
             raise BadInput(
                 f"{environment} is missing: run `make environments` in {project}, which makes it"
             )
+    _check_path("this clone lies in", project)
+    return f"Linux x86-64, Python {platform.python_version()}"
+
+
+def check_folder(job: "TrainingJob") -> None:
+    """Raises BadInput with one sentence if the job cannot be rehearsed in this folder."""
+    if job.has_parameter_servers:
+        _check_path("this folder is", Path.cwd())
+
+
+def _check_path(what: str, folder: Path) -> None:
     # Imported here: before `make setup`, paddle_node does not exist.
     from paddle_node import contract
 
-    for what, folder in (("this clone lies in", project), ("this folder is", Path.cwd())):
-        if contract.NOT_IN_PATHS.intersection(str(folder)):
-            raise BadInput(
-                f"{what} {folder}: parameter servers save through a shell, so a rehearsal needs a "
-                "path without spaces, quotes and the shell's other special characters; synth, "
-                "manifests and deploy work here too"
-            )
-    return f"Linux x86-64, Python {platform.python_version()}"
+    if contract.NOT_IN_PATHS.intersection(str(folder)):
+        raise BadInput(
+            f"{what} {folder}: parameter servers save through a shell, so a rehearsal needs a path "
+            "without spaces, quotes and the shell's other special characters; synth, manifests and "
+            "deploy work here too"
+        )
 
 
 def _rehearse(machine: str, arguments: argparse.Namespace) -> None:
@@ -134,6 +147,7 @@ def _rehearse(machine: str, arguments: argparse.Namespace) -> None:
     try:
         # Before the folder is emptied: a mistake in a setting must not delete the last run's model.
         job = source.load(fetch=True)
+        check_folder(job)
         account: Account
         if arguments.local:
             from paddle_aws.rehearsal.local_account import LocalAccount

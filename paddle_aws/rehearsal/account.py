@@ -52,6 +52,12 @@ class Account(AbstractContextManager["Account"], ABC):
 
 def proxy_settings() -> dict[str, str]:
     """Returns this machine's proxy and certificate settings, which a pod needs to read data from an
-    https:// address.
+    https:// address; never a proxy for the rehearsal's own bucket, which is on this machine.
     """
-    return {name: os.environ[name] for name in _PROXY_VARIABLES if name in os.environ}
+    given = {name: os.environ[name] for name in _PROXY_VARIABLES if name in os.environ}
+    return given | {name: without_proxy(name) for name in ("NO_PROXY", "no_proxy")}
+
+
+def without_proxy(name: str) -> str:
+    """Returns the caller's proxy exceptions in the variable `name`, and this machine."""
+    return ",".join(filter(None, (os.environ.get(name), "127.0.0.1,localhost")))

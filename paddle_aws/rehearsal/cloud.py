@@ -20,6 +20,7 @@ from typing import Any, Self
 from urllib.parse import urlencode
 
 from paddle_aws.operations.errors import BadInput, Exit, Failed
+from paddle_aws.rehearsal.account import without_proxy
 from paddle_aws.rehearsal.inventory import Inventory, Resource
 
 ACCOUNT = "000000000000"
@@ -125,8 +126,8 @@ class Cloud:
             # Hide the caller's profiles.
             "AWS_CONFIG_FILE": os.devnull,
             "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
-            "NO_PROXY": _without_proxy("NO_PROXY"),
-            "no_proxy": _without_proxy("no_proxy"),
+            "NO_PROXY": without_proxy("NO_PROXY"),
+            "no_proxy": without_proxy("no_proxy"),
         }
 
     def client(self, service: str) -> Any:
@@ -307,11 +308,6 @@ def end(process: subprocess.Popen[Any]) -> None:
     # The leader is gone: kill the rest of its group.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-
-
-def _without_proxy(name: str) -> str:
-    """The caller's proxy exceptions, plus this machine."""
-    return ",".join(filter(None, [os.environ.get(name, ""), "localhost", "127.0.0.1"]))
 
 
 def _last_lines(lines: Sequence[str]) -> str:

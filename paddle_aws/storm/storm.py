@@ -15,6 +15,7 @@ from rich.console import Console
 from paddle_aws.operations.errors import BadInput, Failed
 from paddle_aws.operations.jobs.job_source import JobSource
 from paddle_aws.operations.jobs.rehearsal_backend import CANCEL
+from paddle_aws.rehearsal.__main__ import check_folder
 from paddle_aws.rehearsal.folder import RehearsalFolder
 from paddle_aws.rehearsal.local_account import LocalAccount
 from paddle_aws.rehearsal.rehearse import Rehearsal
@@ -108,6 +109,7 @@ class Storm:
         self.project, self.source, self.plan, self._say = project, source, plan, say
         self.folder = folder
         self.job = source.load(fetch=True)
+        check_folder(self.job)
         if not self.job.has_agent:
             raise BadInput(
                 f"controller is {self.job.controller}: its operator's pods have no agent, which a "

@@ -457,3 +457,37 @@ def test_an_edit_of_the_job_file_in_the_programs_folder_leaves_the_program_as_it
         digests.add(job.digest)
     (program / "other.yaml").write_text("name: j\n")
     assert len(digests) == 1 and archive(TrainingJob.load(job_file)).digest not in digests
+
+
+@pytest.mark.parametrize(
+    ("command", "mode", "text", "says"),
+    [
+        (
+            "bash run.sh",
+            0o755,
+            "set -e\r\npython train.py\r\n",
+            "command names run.sh, whose lines",
+        ),
+        ("./run.sh", 0o755, "#!/bin/sh\r\n", "command names ./run.sh, whose lines"),
+        (
+            "./run.sh",
+            0o644,
+            "#!/bin/sh\n",
+            "command begins with ./run.sh, which may not",
+        ),
+        ("bash run.sh", 0o644, "python train.py\n", ""),
+        ("python run.sh", 0o644, "x\n", ""),
+    ],
+)
+def test_a_script_that_no_shell_runs_is_named_as_such(
+    tmp_path: Path, command: str, mode: int, text: str, says: str
+) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "run.sh").write_bytes(text.encode())
+    (tmp_path / "mine" / "run.sh").chmod(mode)
+    if not says:
+        parsed(tmp_path, MINE, command=command)
+        return
+    with pytest.raises(SettingError) as caught:
+        parsed(tmp_path, MINE, command=command)
+    assert str(caught.value).startswith(says)

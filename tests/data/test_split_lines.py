@@ -2,6 +2,7 @@
 time.
 """
 
+import codecs
 import gzip
 import tempfile
 from collections import Counter
@@ -17,7 +18,12 @@ from paddle_node.volume import data_manifest
 # Any bytes except the magic numbers of archives: a file that begins with one is taken for an
 # archive.
 LINE = st.binary(max_size=40).map(
-    lambda line: line.replace(b"\n", b" ").replace(b"PK", b"").replace(b"\x1f\x8b", b"")
+    lambda line: (
+        line.replace(b"\n", b" ")
+        .replace(b"PK", b"")
+        .replace(b"\x1f\x8b", b"")
+        .removeprefix(codecs.BOM_UTF8)
+    )
 )
 
 CASES = {
@@ -290,3 +296,13 @@ def test_a_doubtful_line_is_said(
     ]
     assert len(warnings) == bool(sentence) and all(sentence in line for line in warnings)
     assert len(job.records()) == len(lines)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_byte_order_mark_is_no_part_of_the_first_record(tmp_path, packed):
+    """With it, the first record had a label of its own."""
+    source, content = tmp_path / "in.tsv", codecs.BOM_UTF8 + b"sports\tball\r\nsports\tgoal\r\n"
+    source.write_bytes(gzip.compress(content) if packed else content)
+    job = Job(tmp_path / "job")
+    job.split(source, 1)
+    assert Counter(job.records()) == Counter([b"sports\tball\r", b"sports\tgoal\r"])

@@ -110,6 +110,26 @@ def test_what_nobody_knows_refuses_nothing_and_what_is_doubted_is_said(
     assert "warning: environment has WANDB_API_KEY, hf_token, which" in run("manifests").err
 
 
+def test_a_folder_is_packed_and_a_byte_order_mark_is_said(run: Run, folder: Path) -> None:
+    (folder / "pictures").mkdir()
+    (folder / "mine.tsv").write_bytes(b"\xef\xbb\xbf" + GOOD)
+    (folder / "job.yaml").write_text(yaml.safe_dump(JOB))
+    said = "warning: mine.tsv begins with a byte order mark, as Notepad and Excel write it: it is"
+    assert said in run("manifests").err
+    (folder / "train.py").touch()
+    own = {"command": "python train.py", "paddle": "2.6", "inputs": {"x": "pictures"}}
+    for settings, setting in (
+        ({"data": {"source": "pictures"}}, "data.source"),
+        (own, "inputs.x"),
+    ):
+        (folder / "job.yaml").write_text(yaml.safe_dump({**JOB, **settings}))
+        done = run("manifests")
+        assert done.code == 2 and done.err.splitlines()[-1] == (
+            f"{setting} is pictures: that is a folder; pack it (`tar -cf pictures.tar -C pictures "
+            ".`) and name the .tar, which is unpacked, or use s3://"
+        )
+
+
 @pytest.mark.parametrize(("settings", "deployed", "sentence"), NAMESPACES)
 def test_a_data_job_without_a_right_to_its_bucket_is_refused(
     run: Run,

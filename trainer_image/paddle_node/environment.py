@@ -377,7 +377,7 @@ def _check(pod: PodEnvironment) -> None:
     last = max(pod.ports[-1], pod.port + contract.MASTER_PORTS + 1 if pod.command.words else 0)
     by_index = pod.index is not None
     _refuse(
-        contract.NOT_IN_PATHS.intersection(folder),
+        pod.runtime in ("fleet-ps", "paddle-0.x") and contract.NOT_IN_PATHS.intersection(folder),
         f"{Variable.JOB_PATH} and {Variable.JOB_NAME} make {folder!r}: parameter servers save "
         "through a shell, so spaces, quotes and its other special characters are not allowed "
         "there",

@@ -5,6 +5,7 @@ namespace and its nodes.
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -33,6 +34,8 @@ def check_data(job: TrainingJob, job_file: Path, say: Callable[[str], None]) -> 
         return None
     file = job_file.parent / job.local_file
     setting = f"data.source is {hide_secrets(str(job.data.source))}"
+    if file.is_dir():
+        raise BadInput(f"{setting}: that is a folder; {_pack(file)}")
     if not file.is_file():
         raise BadInput(
             f"{setting}: there is no file {hide_secrets(str(file))}; give a file, s3:// or https://"
@@ -49,10 +52,17 @@ def check_data(job: TrainingJob, job_file: Path, say: Callable[[str], None]) -> 
             f"{setting} and data.format is lines: its first records are not text; use files, or "
             "module:function"
         )
+    if beginning["mark"]:
+        say(f"warning: {beginning['mark']}")
     if job.command is None:
         for doubt in beginning["doubts"]:
             say(f"warning: {doubt}")
     return file
+
+
+def _pack(folder: Path) -> str:
+    words = ["tar", "-cf", f"{folder.name}.tar", "-C", str(folder), "."]
+    return f"pack it (`{shlex.join(words)}`) and name the .tar, which is unpacked, or use s3://"
 
 
 def _read_as_the_data_job(file: Path, header: int) -> dict[str, Any]:
@@ -71,6 +81,8 @@ def check_inputs(job: TrainingJob, job_file: Path) -> dict[str, Path]:
     """Returns the local files among the inputs, by name. Raises BadInput for a missing one."""
     files = {name: job_file.parent / file for name, file in job.input_files.items()}
     for name, file in files.items():
+        if file.is_dir():
+            raise BadInput(f"inputs.{name} is {job.inputs[name]}: that is a folder; {_pack(file)}")
         if not file.is_file():
             raise BadInput(
                 f"inputs.{name} is {job.inputs[name]}: there is no file {file}; give a file (a "

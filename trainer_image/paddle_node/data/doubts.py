@@ -1,7 +1,8 @@
-"""Warnings about the first lines of a source: a header, a line that is not UTF-8. They refuse
-nothing.
+"""Warnings about the first lines of a source: a byte order mark, a header, a line that is not
+UTF-8. They refuse nothing.
 """
 
+import codecs
 import itertools
 import math
 from collections import Counter
@@ -19,6 +20,7 @@ def find_doubts(lines: Sequence[bytes], name: str) -> Iterator[str]:
     texts = [
         line.decode(errors="replace").rstrip("\r\n") for line in itertools.islice(lines, FIRST)
     ]
+    texts[:1] = [text.removeprefix("\ufeff") for text in texts[:1]]
     for number, line in enumerate(lines[:FIRST]):
         try:
             line.decode()
@@ -35,6 +37,13 @@ def find_doubts(lines: Sequence[bytes], name: str) -> Iterator[str]:
             f"line 1 of {name} looks like a header, which a program reads as a record: "
             f"{shorten(texts[0])}; set data.header: true"
         )
+
+
+def find_mark(head: bytes, name: str) -> str:
+    """Returns a sentence if a file begins with a byte order mark, which the data job drops."""
+    marked = head.startswith(codecs.BOM_UTF8)
+    says = "begins with a byte order mark, as Notepad and Excel write it: it is dropped"
+    return f"{name} {says}" if marked else ""
 
 
 def shorten(text: str) -> str:

@@ -4,7 +4,8 @@ is uploaded.
     python -m paddle_node.data.first_lines FILE HEADER
 
 prints JSON: {"refusal": why it cannot be read, "bytes": how many of them were read, "text": whether
-they are text, "doubts": sentences about the first lines}. HEADER is the number of lines to skip.
+they are text, "mark": a sentence about a byte order mark, "doubts": sentences about the first
+lines}. HEADER is the number of lines to skip.
 """
 
 import io
@@ -36,6 +37,7 @@ def read(file: Path, header: int) -> dict[str, Any]:
         "refusal": "",
         "bytes": len(head),
         "text": b"\0" not in head,
+        "mark": doubts.find_mark(head, file.name),
         "doubts": list(doubts.find_doubts(lines, file.name)),
     }
 

@@ -1,8 +1,9 @@
 """Turns pieces of the source into lists of records: lines, or what the user's own record reader
 yields.
 
-A record's bytes pass through unchanged, except that the last line gets its missing newline. Memory
-holds a block and the longest record. `DATA_FORMAT=module:function` names a reader in the training
+A record's bytes pass through unchanged, except that the last line gets its missing newline, and the
+first loses the byte order mark that Notepad and Excel write. Memory holds a block and the longest
+record. `DATA_FORMAT=module:function` names a reader in the training
 program's folder:
 
     def function(stream: BinaryIO, name: str) -> Iterable[bytes]
@@ -11,6 +12,7 @@ The reader gets each file of the source, unpacked. It yields the records as the 
 them, the same ones each time.
 """
 
+import codecs
 import importlib
 import io
 import sys
@@ -48,10 +50,11 @@ def batches(
         if piece.end is not None:
             with source.open(piece.thing, max(piece.begin - 1, 0)) as stream:
                 lines = _records_between(stream, piece.begin, piece.end, piece.thing.name)
+                lines = lines if piece.begin else _without_mark(lines)
                 yield from _behind_first(lines) if header and not piece.begin else lines
             continue
         for name, content in unpack.members(source, piece.thing, format):
-            lines = _read(reader, content, name) if reader else _lines(content, name)
+            lines = _read(reader, content, name) if reader else _without_mark(_lines(content, name))
             yield from _behind_first(lines) if header else lines
 
 
@@ -81,6 +84,13 @@ def load_reader(name: str, program: Path) -> RecordReader:
 def _behind_first(batches: Iterator[list[bytes]]) -> Iterator[list[bytes]]:
     if rest := next(batches, [])[1:]:
         yield rest
+    yield from batches
+
+
+def _without_mark(batches: Iterator[list[bytes]]) -> Iterator[list[bytes]]:
+    for first, *others in batches:
+        yield [first.removeprefix(codecs.BOM_UTF8), *others]
+        break
     yield from batches
 
 

@@ -5,6 +5,7 @@ Short stretches of the files come in random order. Records are shuffled `WINDOW`
 more are held in memory.
 """
 
+import codecs
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
@@ -74,6 +75,8 @@ def lines(file: Path, begin: int = 0, end: int | None = None) -> Iterator[str]:
         # Only a newline ends a line: the splitter does not end a line at a lone carriage return
         # inside a record either.
         while (end is None or stream.tell() < end) and (line := stream.readline()):
+            if stream.tell() == len(line):
+                line = line.removeprefix(codecs.BOM_UTF8)
             try:
                 yield line.decode().rstrip("\r\n")
             except UnicodeDecodeError:
