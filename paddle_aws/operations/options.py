@@ -80,10 +80,10 @@ JobArgument = Annotated[
         metavar="JOB", help="The job's name, or its job file.", autocompletion=_complete_job
     ),
 ]
-OptionalJobArgument = Annotated[
-    str | None,
+OptionalJobArguments = Annotated[
+    list[str] | None,
     typer.Argument(
-        metavar="JOB",
+        metavar="JOB...",
         help="The job's name, or its job file. Default: all jobs.",
         autocompletion=_complete_job,
         show_default=False,

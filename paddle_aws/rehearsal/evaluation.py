@@ -1,7 +1,7 @@
 """Measures the trained model's metric on held-out records, with the same Job as on a cluster.
 
-`python -m paddle_aws.rehearsal.evaluation`, which `paddle-aws evaluate` starts, measures the model
-of the last rehearsal.
+`python -m paddle_aws.rehearsal.evaluation`, which `paddle-aws evaluate` starts with a job's name,
+measures the model of the last rehearsal of that job.
 """
 
 import sys
@@ -48,15 +48,16 @@ async def evaluate(
 
 
 def main() -> None:
-    """Measures the model of this clone's last rehearsal and prints the result."""
+    """Measures the model of a job that was rehearsed here and prints the result."""
     with (
         cli_errors(),
         interruption.catch_signals(),
         RehearsalFolder(rehearsal_backend.FOLDER.absolute()) as folder,
         AddressBlock() as addresses,
     ):
-        documents = manifests.load(sorted(folder.manifests.glob("*.yaml")))
-        record = rehearsal_backend.load(folder.path).record
+        job = rehearsal_backend.load(folder.path, *sys.argv[1:])
+        documents = manifests.load(sorted(job.manifests.glob("*.yaml")))
+        record = job.record
         host = folder.host(_PROJECT, manifests.read(documents), Path(record.interpreter))
         sys.stdout.write(interruption.run(evaluate(documents, host, addresses))[1])
         folder.tidy()

@@ -1,5 +1,5 @@
 """The rehearsal's folder, `.rehearsal/`: one rehearsal at a time holds it, and empties it as it
-begins, except a volume that is to be kept.
+begins, except the volume and other jobs' records.
 """
 
 import fcntl
@@ -9,11 +9,15 @@ import shutil
 import stat
 import time
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
 from paddle_aws.operations.errors import BadInput
-from paddle_aws.operations.jobs.rehearsal_backend import CANCEL, LAST, LOCK, RECORD
+from paddle_aws.operations.jobs import rehearsal_backend
+from paddle_aws.operations.jobs.rehearsal_backend import CANCEL, JOBS, LAST, LOCK, RECORD
+from paddle_aws.operations.jobs.volume.server import resolve_inside
+from paddle_aws.operations.options import LABEL
 from paddle_aws.rehearsal.pods import image
 from paddle_aws.rehearsal.pods.addresses import Names
 from paddle_aws.rehearsal.pods.manifests import Manifests
@@ -83,15 +87,39 @@ class RehearsalFolder:
                 f"{self.path} holds {strangers[0]}, which is no {self._user}'s: {remedy}"
             )
 
-    def begin(self, *, keep_volume: bool = False) -> None:
-        """Removes what the last rehearsal left, except the volume if that is to be kept."""
+    def begin(self, name: str = "", root: str = "", *, keep_volume: bool = False) -> None:
+        """Removes what the last rehearsal of this job left, except the volume if that is to be
+        kept; other jobs stay. `root`: the job's folder on the volume.
+        """
         self.begun = True
-        self.empty(keep=frozenset({self.volume.name} if keep_volume else ()))
+        if name:
+            self._set_aside(name)
+            self.empty(keep=frozenset({self.volume.name, JOBS}))
+            if not keep_volume and self.volume.is_dir():
+                shutil.rmtree(resolve_inside(self.volume, root), ignore_errors=True)
+        else:
+            self.empty()
         self.volume.mkdir(exist_ok=True)
         self.logs.mkdir()
         # While this folder's lock is held, no pod of an earlier rehearsal is alive.
         for lease in self.volume.glob("*/output/run/lease-*.json"):
             lease.unlink()
+
+    def _set_aside(self, name: str) -> None:
+        """Puts the record, logs and manifests of the last rehearsal, of another job, where they are
+        found by its name.
+        """
+        jobs = self.path / JOBS
+        shutil.rmtree(jobs / name, ignore_errors=True)
+        with suppress(BadInput):
+            last = rehearsal_backend.read_record(self.path)
+            if last is not None and last.view.name != name and LABEL.fullmatch(last.view.name):
+                place = jobs / last.view.name
+                shutil.rmtree(place, ignore_errors=True)
+                place.mkdir(parents=True)
+                for kept in (self.path / RECORD, self.logs, self.manifests):
+                    if kept.exists():
+                        kept.rename(place / kept.name)
 
     def is_cancelled(self) -> bool:
         """Returns whether `paddle-aws cancel` asked for the end of the pods."""
@@ -134,7 +162,9 @@ class RehearsalFolder:
     def tidy(self) -> None:
         """Call at the end of a rehearsal. Removes everything that `paddle-aws` does not read."""
         self.empty(
-            keep=frozenset({self.volume.name, self.logs.name, self.manifests.name, RECORD, LAST})
+            keep=frozenset(
+                {self.volume.name, self.logs.name, self.manifests.name, RECORD, LAST, JOBS}
+            )
         )
 
     def empty(self, keep: frozenset[str] = frozenset()) -> None:

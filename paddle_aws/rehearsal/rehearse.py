@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from paddle_node.contract import FIRST_PORT, Variable
@@ -18,7 +18,6 @@ from paddle_node.volume.job_folder import JobFolder
 
 from k8s_charts.names import COMPONENT
 from k8s_charts.spec import TrainingJob
-from k8s_charts.spec.data import FromJob
 from paddle_aws.operations.errors import BadInput, Failed
 from paddle_aws.operations.images import interpreter
 from paddle_aws.operations.jobs import trial
@@ -137,20 +136,10 @@ class Rehearsal:
         keep_volume: bool = False,
     ) -> Results:
         """Runs all phases in order. `trial_first` tries the program first; `verbose` names each
-        field without effect; `keep_volume` continues with the volume of the last rehearsal. Raises
+        field without effect; `keep_volume` continues with what the job left on the volume. Raises
         OperationError, CloudError, SettingError or KeyboardInterrupt.
         """
         self.screen, self._verbose, job = screen, verbose, self.job
-        earlier = {
-            name: source.from_job
-            for name, source in job.inputs.items()
-            if isinstance(source, FromJob)
-        }
-        for name, other in () if keep_volume else earlier.items():
-            raise BadInput(
-                f"inputs.{name} is job {other}, which lies on the volume of the last rehearsal: "
-                "rehearse with --volume keep, which keeps that"
-            )
         state.announce(job.name, job.namespace)
         tell_recipe(job, screen.remark)
         tell_program(job, screen.remark)
@@ -164,7 +153,8 @@ class Rehearsal:
                     "tried: "
                 )
         # Not earlier: a mistake in the program must not cost the last run's model.
-        state.begin(keep_volume=keep_volume)
+        root = str(PurePosixPath(job.volume.folder or "", job.name))
+        state.begin(job.name, root, keep_volume=keep_volume)
         self._state = state
         self._recorder = JobRecorder(job, state.path, self._interpreter, state.run)
         try:

@@ -13,11 +13,12 @@ from paddle_node.volume.goodput import Goodput
 from paddle_node.volume.job_folder import JobFolder
 from saved_pass import save_pass
 
-from paddle_aws.operations.errors import Failed
+from paddle_aws.operations.errors import BadInput, Failed
 from paddle_aws.operations.jobs.objects.pod_state import PodState
 from paddle_aws.operations.jobs.rehearsal_backend import RehearsalRecord, load
 from paddle_aws.operations.jobs.watch.job_view import JobView
 from paddle_aws.operations.jobs.watch.log_stream import PodSelection
+from paddle_aws.rehearsal.folder import RehearsalFolder
 
 STEP = {"attempt": 2, "step": 40, "time": 1e9, "metrics": {"loss": 0.25}}
 GOODPUT = f"[agent 0] {Goodput({'training': 140.0, 'lost': 60.0}).line()}"
@@ -75,7 +76,8 @@ def test_a_cluster_is_asked_where_one_is_named_or_was_used_since(
     assert (
         done.code == 2
         and done.err
-        == "JOB is words: the last rehearsal here was of mine; leave JOB out, or rehearse that\n"
+        == "JOB is words: rehearsed here are mine; leave JOB out for the last one, or "
+        "rehearse that\n"
     )
 
 
@@ -120,3 +122,36 @@ def test_an_older_runs_object_never_answers_with_a_newer_run(rehearsed: Path) ->
         with pytest.raises(Failed, match="another one has replaced it"):
             ask()
     assert load(rehearsed).results() == []
+
+
+def test_a_rehearsal_of_another_name_leaves_the_others(run: Run, rehearsed: Path) -> None:
+    mine = load(rehearsed)
+    (rehearsed / "lock").touch()
+
+    def rehearse(name: str) -> None:
+        with RehearsalFolder(rehearsed) as folder:
+            folder.announce(name, "paddle")
+            folder.begin(name, name)
+            (folder.volume / name / "output").mkdir(parents=True)
+            view = JobView(name, "paddle", None, None, ())
+            RehearsalRecord(view, name, "/nowhere", datetime.now(UTC), folder.run).write(rehearsed)
+            folder.tidy()
+
+    for name in ("second", "third"):
+        rehearse(name)
+        assert "boom" in run("logs", "mine").out
+    rows = json.loads(run("list", "--json").out)
+    assert [row["job"] for row in rows] == ["third", "second", "mine"]
+    assert [p["complete"] for p in json.loads(run("results", "mine", "--json").out)["passes"]] == [
+        True
+    ]
+    assert run("results").err.startswith("the rehearsal of third, ")
+    assert mine.status().pods[0].failure and "boom" in [line.text for line in mine.logs()]
+    rehearse("mine")
+    with pytest.raises(Failed, match="another one has replaced it"):
+        mine.results()
+    assert json.loads(run("results", "mine", "--json").out)["passes"] == []
+    assert (rehearsed / "volume" / "second").is_dir() and load(rehearsed, "second").name == "second"
+    for name in ("../mine", "fourth"):
+        with pytest.raises(BadInput, match="rehearsed here are mine, third, second; leave JOB out"):
+            load(rehearsed, name)

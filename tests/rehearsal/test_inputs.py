@@ -54,9 +54,7 @@ def test_a_fine_tune_from_an_earlier_job_and_from_a_file(tmp_path: Path) -> None
 
     said = rehearse(tmp_path, "finetune/pretrain.yaml")
     assert "no data; the program brings its own" in said
-    said = rehearse(tmp_path, "finetune/finetune.yaml", code=2)
-    assert "inputs.base is job pretrained" in said and "--volume keep" in said
-    rehearse(tmp_path, "--volume", "keep", "finetune/finetune.yaml")
+    rehearse(tmp_path, "finetune/finetune.yaml")
     assert result("finetuned")["names"] == ["left", "right"]
     assert result("finetuned")["first_loss"] < result("pretrained")["first_loss"]
 

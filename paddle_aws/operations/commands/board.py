@@ -5,25 +5,28 @@ namespace.
 import threading
 import time
 import webbrowser
+from contextlib import AbstractContextManager, ExitStack
 from importlib import resources
 from typing import Annotated, NoReturn
 
 import typer
 
 from paddle_aws.operations.account.locks.locked_prices import node_hour
+from paddle_aws.operations.board.comparison import Comparison
 from paddle_aws.operations.board.job_list import JobList
 from paddle_aws.operations.board.job_page import JobPage
 from paddle_aws.operations.board.site import Page, Site
 from paddle_aws.operations.cluster.cluster_api import ClusterApi
 from paddle_aws.operations.errors import BadInput, cli_errors
-from paddle_aws.operations.jobs.backend import choose_backend, is_rehearsal
+from paddle_aws.operations.jobs.backend import Backend, choose_backend, is_rehearsal
+from paddle_aws.operations.jobs.volume.access import Volume
 from paddle_aws.operations.options import (
     DEFAULT,
     DEFAULT_NAMESPACE,
     Context,
     Namespace,
     OfRehearsal,
-    OptionalJobArgument,
+    OptionalJobArguments,
 )
 from paddle_aws.operations.screen import say
 
@@ -32,7 +35,7 @@ KEEP_ALIVE_INTERVAL = 30.0
 
 
 def board(
-    job: OptionalJobArgument = None,
+    jobs: OptionalJobArguments = None,
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port of this machine; 0: any that is free.")
     ] = 0,
@@ -47,22 +50,36 @@ def board(
 ) -> None:
     """Show a job in the browser: loss by step and rank, speed, attempts, where the time went, slow
     ranks, the split's balance. Without JOB: all jobs of the namespace, with state, loss, goodput
-    and cost so far; or the rehearsal, if that ran last in this folder.
+    and cost so far; or the rehearsal, if that ran last in this folder. With several: their curves
+    over each other, and the settings that differ.
 
     A small pod with the job's image mounts the volume read-only until Ctrl-C. In the folder of a
     rehearsal it shows that rehearsal, even while it runs.
 
     Example: paddle-aws board quick-start
+
+    Example: paddle-aws board news-lr3 news-lr4
     """
     with cli_errors("the board is closed"):
         resources.files("plotly")  # Refuses at once where the extra that brings it is missing.
-        if job is None and not is_rehearsal(namespace, context, rehearsal):
+        if not jobs and not is_rehearsal(namespace, context, rehearsal):
             if evaluate:
                 raise BadInput("--evaluate measures one job: name it: `paddle-aws board JOB`")
             where = namespace or DEFAULT_NAMESPACE
-            with JobList(ClusterApi(context, say), where, node_hour()) as jobs:
-                serve(jobs, f"the jobs of namespace {where} are shown", port, browser)
-        run = choose_backend(job or DEFAULT, namespace, context, rehearsal)
+            with JobList(ClusterApi(context, say), where, node_hour()) as listed:
+                serve(listed, f"the jobs of namespace {where} are shown", port, browser)
+        if evaluate and len(jobs or ()) > 1:
+            raise BadInput("--evaluate measures one job: name one")
+        if len(jobs or ()) > 1:
+            with ExitStack() as volumes:
+                chosen = [choose_backend(job, namespace, context, rehearsal) for job in jobs or ()]
+                pairs = list[tuple[Backend, Volume]]()
+                for backend in chosen:
+                    folder: AbstractContextManager[Volume] = backend.volume()
+                    pairs.append((backend, volumes.enter_context(folder)))
+                names = ", ".join(backend.name for backend in chosen)
+                serve(Comparison(pairs), f"{names} are shown", port, browser)
+        run = choose_backend(jobs[0] if jobs else DEFAULT, namespace, context, rehearsal)
         score = run.evaluate().model_dump(by_alias=True) if evaluate else None
         with run.volume() as volume:
             page = JobPage(run, volume, score, node_hour())

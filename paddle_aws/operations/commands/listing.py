@@ -7,9 +7,11 @@ import typer
 
 from paddle_aws.operations.cluster.cluster_api import ClusterApi
 from paddle_aws.operations.errors import cli_errors
+from paddle_aws.operations.jobs import rehearsal_backend
+from paddle_aws.operations.jobs.backend import is_rehearsal
 from paddle_aws.operations.jobs.watch.job_listing import creation_time, list_jobs
 from paddle_aws.operations.jobs.watch.job_view import JobView
-from paddle_aws.operations.options import DEFAULT_NAMESPACE, Context, Json, Namespace
+from paddle_aws.operations.options import DEFAULT_NAMESPACE, Context, Json, Namespace, OfRehearsal
 from paddle_aws.operations.screen import age, print_json, print_table, say, span
 
 
@@ -18,19 +20,27 @@ def listing(
     everywhere: Annotated[
         bool, typer.Option("--all-namespaces", "-A", help="List the jobs of all namespaces.")
     ] = False,
+    rehearsal: OfRehearsal = None,
     context: Context = None,
     json: Json = False,
 ) -> None:
-    """List the jobs on the cluster, the newest first.
+    """List the jobs on the cluster, or those that were rehearsed in this folder, the newest first.
 
     Example: paddle-aws list --all-namespaces
     """
     with cli_errors():
         where = None if everywhere else (namespace or DEFAULT_NAMESPACE)
-        views = list_jobs(ClusterApi(context, say), where)
+        if rehearsed := not everywhere and is_rehearsal(namespace, context, rehearsal):
+            views = [
+                rehearsal_backend.load(name=name).status() for name in rehearsal_backend.names()
+            ]
+        else:
+            views = list_jobs(ClusterApi(context, say), where)
         if json:
             print_json([view.as_json() for view in views])
             return
+        if rehearsed and not rehearsal:
+            say("the rehearsals in this folder; --no-rehearsal asks the cluster")
         if not views:
             say(
                 f"no jobs {'on the cluster' if where is None else f'in namespace {where}'}: "

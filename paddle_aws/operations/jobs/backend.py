@@ -25,18 +25,14 @@ def choose_backend(
 ) -> Backend:
     """Returns the backend for a command's JOB and options. Raises BadInput."""
     if is_rehearsal(namespace, context, rehearsal):
-        last = rehearsal_backend.load()
-        if argument == DEFAULT or resolve_job(argument, None).name == last.name:
+        name = None if argument == DEFAULT else resolve_job(argument, None).name
+        if name is None or rehearsal or name in rehearsal_backend.names():
+            found = rehearsal_backend.load(name=name)
             say(
-                f"the rehearsal of {last.name}, {last.age}"
+                f"the rehearsal of {found.name}, {found.age}"
                 + ("" if rehearsal else "; --no-rehearsal asks the cluster")
             )
-            return last
-        if rehearsal:
-            raise BadInput(
-                f"JOB is {argument}: the last rehearsal here was of {last.name}; leave JOB out, "
-                "or rehearse that"
-            )
+            return found
 
     return Run.find(argument, namespace=namespace, context=context, say=say)
 

@@ -16,13 +16,20 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+import yaml
 from paddle_node.volume import progress
 from pydantic import AwareDatetime, TypeAdapter, ValidationError
 
 from paddle_aws.operations.errors import BadInput, Exit, Failed, TimedOut, translate_errors
 from paddle_aws.operations.jobs.evaluation import Evaluation
-from paddle_aws.operations.jobs.objects.job_objects import JobState
+from paddle_aws.operations.jobs.objects.job_objects import (
+    KINDS,
+    JobState,
+    newest_training,
+    settings_of,
+)
 from paddle_aws.operations.jobs.objects.kind import Phase
 from paddle_aws.operations.jobs.objects.pod_state import PodState
 from paddle_aws.operations.jobs.progress.training_progress import parse_log
@@ -38,7 +45,9 @@ RECORD, LAST, LOCK, CANCEL = "job.json", "last", "lock", "cancel"
 """In a rehearsal's folder: its record; a marker that nothing has been submitted to a cluster since;
 the file that a running rehearsal locks; the request to end its pods.
 """
-LOGS, VOLUME = "logs", "volume"
+LOGS, VOLUME, MANIFESTS = "logs", "volume", "manifests"
+JOBS = "jobs"
+"""Records, logs and manifests of the jobs that were rehearsed here before the last one, by name."""
 POLL_INTERVAL = 0.5
 """Seconds between two looks at a rehearsal."""
 TAIL = 1 << 18
@@ -86,8 +95,9 @@ def use_cluster() -> None:
 class RehearsalBackend(SavedResults):
     """The `Backend` of a rehearsal."""
 
-    def __init__(self, folder: Path, record: RehearsalRecord) -> None:
-        self._folder, self.record = folder, record
+    def __init__(self, folder: Path, record: RehearsalRecord, place: Path | None = None) -> None:
+        """`place`: where its record, logs and manifests are; default: `folder`."""
+        self._folder, self._place, self.record = folder, place or folder, record
         self.name, self.namespace = record.view.name, record.view.namespace
 
     @property
@@ -102,7 +112,14 @@ class RehearsalBackend(SavedResults):
     @property
     def running(self) -> bool:
         """Whether the rehearsal's process is alive: it holds its lock until it ends."""
-        return _holder(self._folder) is not None
+        holder = _holder(self._folder)
+        return holder is not None and holder.get("run", "") == self.record.run
+
+    @property
+    def manifests(self) -> Path:
+        """The folder with the manifests from which its pods were made."""
+        self._own_record()
+        return self._place / MANIFESTS
 
     def read_state(self) -> JobView:
         """Returns the job as it is recorded now. Raises Failed if the folder's rehearsal is
@@ -204,6 +221,20 @@ class RehearsalBackend(SavedResults):
             time.sleep(POLL_INTERVAL)
         return [f"Job {jobs[0].object}"]
 
+    def settings(self) -> dict[str, str]:
+        """Returns what its training pods were made with, as `settings_of` names it."""
+        documents: list[dict[str, Any]] = []
+        for file in sorted(self.manifests.glob("*.yaml")):
+            documents += filter(None, yaml.load_all(file.read_text(), yaml.CSafeLoader))
+        runs = [document for document in documents if document["kind"] in KINDS]
+        training = newest_training(runs)
+        configs = {
+            document["metadata"]["name"]: document.get("data", {})
+            for document in documents
+            if document["kind"] == "ConfigMap"
+        }
+        return settings_of(training, lambda name: configs.get(name, {})) if training else {}
+
     @contextmanager
     def volume(self) -> Iterator[Folder]:
         self._own_record()
@@ -220,7 +251,7 @@ class RehearsalBackend(SavedResults):
         self._own_record()
         done = subprocess.run(
             # -P: nothing in this folder may take the place of this project's modules.
-            [sys.executable, "-P", "-m", "paddle_aws.rehearsal.evaluation"],
+            [sys.executable, "-P", "-m", "paddle_aws.rehearsal.evaluation", self.name],
             cwd=self._folder.parent,
             capture_output=True,
             text=True,
@@ -235,18 +266,19 @@ class RehearsalBackend(SavedResults):
         """Returns this rehearsal's record as it is now. Raises Failed if another rehearsal has
         replaced it.
         """
-        record = load(self._folder).record
-        if record.run != self.record.run:
+        now = load(self._folder, self.name)
+        if now.record.run != self.record.run:
             raise Failed(
                 f"the rehearsal of {self.name} ended before it made any pod, or another one has "
                 "replaced it in this folder: read its results before the next one, or rehearse "
-                "each in a folder of its own"
+                "each under a name of its own"
             )
-        return record
+        self._place = now._place
+        return now.record
 
     def _log_files(self, pod: PodState) -> list[Path]:
         """Returns the logs of a pod's containers."""
-        folder = resolve_inside(self._folder / LOGS, pod.name).parent
+        folder = resolve_inside(self._place / LOGS, pod.name).parent
         files = sorted(folder.glob(f"{pod.name}.*.log"))
         return [file for file in files if not file.name.endswith(".probes.log")]
 
@@ -254,7 +286,7 @@ class RehearsalBackend(SavedResults):
         """Returns a log from an offset on. Raises FileNotFoundError for what is no file of the
         folder.
         """
-        return Folder(self._folder / LOGS).read(file.name, offset)
+        return Folder(self._place / LOGS).read(file.name, offset)
 
 
 def _mark_killed(view: JobView) -> JobView:
@@ -309,27 +341,55 @@ def _has_ended(view: JobView, name: str) -> bool:
     )
 
 
-def load(folder: Path = FOLDER) -> RehearsalBackend:
-    """Loads this folder's rehearsal: the one that runs, else the last. Raises BadInput."""
-    folder = folder.absolute()
-    file, holder = folder / RECORD, _holder(folder)
-    record: RehearsalRecord | None = None
+def read_record(place: Path) -> RehearsalRecord | None:
+    """Returns the record in a folder, None if there is none. Raises BadInput."""
     try:
-        record = _RECORD.validate_json(Folder(folder).read(RECORD))
+        return _RECORD.validate_json(Folder(place).read(RECORD))
     except FileNotFoundError:
-        pass
+        return None
     except (ValidationError, OSError):
-        raise BadInput(f"{file} is not a rehearsal's record: rehearse again") from None
-    if holder and (record is None or record.run != holder.get("run")):
+        raise BadInput(f"{place / RECORD} is not a rehearsal's record: rehearse again") from None
+
+
+def load(folder: Path = FOLDER, name: str | None = None) -> RehearsalBackend:
+    """Loads this folder's rehearsal of the job of that name; default: the one that runs, else the
+    last. Raises BadInput.
+    """
+    folder = folder.absolute()
+    last, holder = read_record(folder), _holder(folder)
+    record = last
+    if holder and (last is None or last.run != holder.get("run")):
         # A rehearsal tries the program before it replaces the last rehearsal's files.
-        name, namespace = holder.get("name", ""), holder.get("namespace", "")
+        running, namespace = holder.get("name", ""), holder.get("namespace", "")
         reason = "its program is tried first, and its pods are not made yet"
-        training = unstarted_job(name, "waiting", reason)
-        view = JobView(name, namespace, None, training, ())
-        record = RehearsalRecord(view, name, "", None, holder.get("run", ""))
+        training = unstarted_job(running, "waiting", reason)
+        view = JobView(running, namespace, None, training, ())
+        record = RehearsalRecord(view, running, "", None, holder.get("run", ""))
     if record is None:
         raise BadInput(
             f"there is no {folder.name}/{RECORD} in {folder.parent}: `paddle-aws rehearse "
             "job.yaml`, or `make rehearse` in the project's folder, writes one"
         )
-    return RehearsalBackend(folder, record)
+    if name in (None, record.view.name):
+        return RehearsalBackend(folder, record)
+    if last is not None and last.view.name == name:
+        return RehearsalBackend(folder, last)
+    place = folder / JOBS / str(name)
+    earlier = read_record(place) if place.parent == folder / JOBS else None
+    if earlier is None or earlier.view.name != name:
+        raise BadInput(
+            f"JOB is {name}: rehearsed here are {', '.join(names(folder))}; leave JOB out for the "
+            "last one, or rehearse that"
+        )
+    return RehearsalBackend(folder, earlier, place)
+
+
+def names(folder: Path = FOLDER) -> list[str]:
+    """Returns the jobs that were rehearsed in this folder, the last one first. Raises BadInput."""
+    folder = folder.absolute()
+    found = [load(folder).name]
+    if (last := read_record(folder)) is not None:
+        found.append(last.view.name)
+    ages = {record: record.stat().st_mtime for record in folder.glob(f"{JOBS}/*/{RECORD}")}
+    found += [record.parent.name for record in sorted(ages, key=ages.__getitem__, reverse=True)]
+    return list(dict.fromkeys(found))

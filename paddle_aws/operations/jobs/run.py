@@ -7,7 +7,7 @@ an `OperationError`.
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any, Self
@@ -15,14 +15,19 @@ from typing import Any, Self
 from k8s_charts.spec import TrainingJob
 from paddle_aws.operations.account.aws import client
 from paddle_aws.operations.account.bucket_upload import bar, upload_files
-from paddle_aws.operations.cluster.cluster_api import ClusterApi
+from paddle_aws.operations.cluster.cluster_api import ApiError, ClusterApi
 from paddle_aws.operations.errors import Failed, TimedOut, translate_errors
 from paddle_aws.operations.images.used_image import mark_used
 from paddle_aws.operations.jobs import rehearsal_backend, removal, trial
 from paddle_aws.operations.jobs.evaluation import Evaluation, measure
 from paddle_aws.operations.jobs.job_argument import resolve_job
 from paddle_aws.operations.jobs.job_source import JobSource
-from paddle_aws.operations.jobs.objects.job_objects import newest, runs, selector
+from paddle_aws.operations.jobs.objects.job_objects import (
+    newest_training,
+    runs,
+    selector,
+    settings_of,
+)
 from paddle_aws.operations.jobs.objects.pod_state import culprit
 from paddle_aws.operations.jobs.saved_results import SavedResults
 from paddle_aws.operations.jobs.submission import Submission
@@ -120,6 +125,20 @@ class Run(SavedResults):
         """
         return removal.end_running(self.cluster, self.name, self.namespace)
 
+    def settings(self) -> dict[str, str]:
+        """Returns what its training pods were made with, as `settings_of` names it; empty if the
+        cluster has forgotten them.
+        """
+        training = newest_training(runs(self.cluster, self.namespace, selector(self.name)))
+
+        def read(name: str) -> dict[str, str]:
+            path = f"/api/v1/namespaces/{self.namespace}/configmaps/{name}"
+            with suppress(ApiError):  # Who may not read it sees fewer settings.
+                return dict((self.cluster.find(path) or {}).get("data", {}))
+            return {}
+
+        return settings_of(training, read) if training is not None else {}
+
     @contextmanager
     def volume(self) -> Iterator[VolumeAccess]:
         """Returns the job's folder on the volume, as a context manager."""
@@ -136,8 +155,7 @@ class Run(SavedResults):
         """
         if not self.training:
             return
-        jobs = runs(self.cluster, self.namespace, selector(self.name))
-        last = newest(jobs, "trainer") or newest(jobs, "")
+        last = newest_training(runs(self.cluster, self.namespace, selector(self.name)))
         if last is not None and last["metadata"]["name"] != self.training:
             raise Failed(
                 f"job {self.name} was submitted again as {last['metadata']['name']}, which has "

@@ -2,7 +2,7 @@
 means.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -20,6 +20,12 @@ INSTANCE, COMPONENT = Label.INSTANCE.value, Label.COMPONENT.value
 INDEX, JOB_NAME = Label.INDEX.value, Label.JOB_NAME.value
 CANCELLED = "paddle-aws/cancelled"
 """The annotation of a Job whose job was cancelled later: the time when."""
+
+_IDENTITY = {
+    *(Variable.JOB_NAME, Variable.JOB_NAMESPACE, Variable.JOB_OBJECT, Variable.TRAIN_CONFIG_DIR),
+    *(Variable.SERVICE, Variable.DISCOVERY, Variable.RUN_ID, Variable.DATA_JOB),
+}
+"""Variables that name the job, whatever it trains."""
 
 
 def collection(kind: str, namespace: str | None) -> str:
@@ -86,6 +92,38 @@ def newest(documents: Iterable[Object], of_component: str) -> Object | None:
         key=lambda document: (not has_ended(document), creation_time(document)),
         default=None,
     )
+
+
+def newest_training(documents: Sequence[Object]) -> Object | None:
+    """Returns the newest training Job, or PaddleJob."""
+    return newest(documents, "trainer") or newest(documents, "")
+
+
+def settings_of(
+    run: Mapping[str, Any], read_config: Callable[[str], Mapping[str, str]]
+) -> dict[str, str]:
+    """Returns what the pods of a training are made with, by name: the variables of its program, its
+    number of pods, its image and its resources; not what names the job itself. `read_config`
+    returns the data of a ConfigMap.
+    """
+    (container, *_) = template(run)["spec"]["containers"]
+    found = {
+        "pods": run["spec"].get("completions"),
+        "image": container.get("image"),
+        **container.get("resources", {}).get("requests", {}),
+        **{
+            key: value
+            for source in container.get("envFrom", ())
+            if "configMapRef" in source
+            for key, value in read_config(source["configMapRef"]["name"]).items()
+        },
+        **{entry["name"]: entry.get("value") for entry in container.get("env", ())},
+    }
+    return {
+        key.removeprefix("PADDLE_NODE_").lower(): str(value)
+        for key, value in found.items()
+        if value is not None and key not in _IDENTITY
+    }
 
 
 def drop_earlier_pods(jobs: Iterable[Object], pods: Iterable[Object]) -> list[Object]:
