@@ -295,7 +295,8 @@ def _image_python() -> str:
     """
     for package in importlib.metadata.distributions():
         if (package.metadata["Name"] or "").lower().startswith("paddlepaddle"):
-            inside = Path(str(package.locate_file(""))).resolve().is_relative_to(sys.prefix)
+            folder = Path(str(package.locate_file(""))).resolve()
+            inside = folder.is_relative_to(Path(sys.prefix).resolve())
             return sys.executable if inside else str(Path(sys.base_prefix, "bin", "python3"))
     return sys.executable
 
