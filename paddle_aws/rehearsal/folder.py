@@ -17,7 +17,6 @@ from paddle_aws.operations.errors import BadInput
 from paddle_aws.operations.jobs import rehearsal_backend
 from paddle_aws.operations.jobs.rehearsal_backend import CANCEL, JOBS, LAST, LOCK, RECORD
 from paddle_aws.operations.jobs.volume.server import resolve_inside
-from paddle_aws.operations.options import LABEL
 from paddle_aws.rehearsal.pods import image
 from paddle_aws.rehearsal.pods.addresses import Names
 from paddle_aws.rehearsal.pods.manifests import Manifests
@@ -113,8 +112,8 @@ class RehearsalFolder:
         shutil.rmtree(jobs / name, ignore_errors=True)
         with suppress(BadInput):
             last = rehearsal_backend.read_record(self.path)
-            if last is not None and last.view.name != name and LABEL.fullmatch(last.view.name):
-                place = jobs / last.view.name
+            if last is not None and last.view.name not in (name, "..", ".", ""):
+                place = jobs / Path(last.view.name).name  # The record may say anything.
                 shutil.rmtree(place, ignore_errors=True)
                 place.mkdir(parents=True)
                 for kept in (self.path / RECORD, self.logs, self.manifests):
