@@ -48,6 +48,21 @@ def test_pipelines_of_other_accounts_may_deploy(
     assert trusted == ["1" * 12, "2" * 12, "3" * 12]
 
 
+def test_an_organizations_boundary_holds_for_the_bootstraps_roles(
+    run: Run, aws_api: Any, cdk: Path, folder: Path
+) -> None:
+    aws_api.answer(
+        "sts", "GetCallerIdentity", {"Arn": f"arn:aws:iam::{ACCOUNT}:user/a", "Account": ACCOUNT}
+    )
+    (folder / "cluster.yaml").write_text("name: ml\nretain: false\n")
+    assert run("bootstrap", "--permissions-boundary", "Corp").code == 0
+    said = "--custom-permissions-boundary Corp --apply-permissions-boundary-to-all-roles"
+    assert said in cdk.read_text()
+    (folder / "cluster.yaml").write_text("name: ml\nretain: false\ndeployer: restricted\n")
+    done = run("bootstrap", "--permissions-boundary", "Corp")
+    assert done.code == 2 and "--permissions-boundary is Corp and deployer is rest" in done.err
+
+
 @pytest.mark.parametrize(
     ("settings", "trust", "sentence"),
     [

@@ -27,6 +27,13 @@ def bootstrap(
             help="Other accounts whose pipelines may deploy here, added to those of earlier runs.",
         ),
     ] = None,
+    permissions_boundary: Annotated[
+        str | None,
+        typer.Option(
+            metavar="POLICY",
+            help="Your organization's permissions boundary, for all roles of the bootstrap.",
+        ),
+    ] = None,
 ) -> None:
     """Prepare account and region for this cluster's deploys: `cdk bootstrap` with the qualifier
     that its stacks name.
@@ -51,6 +58,11 @@ def bootstrap(
             raise BadInput(
                 f"bootstrap_qualifier is {spec.qualifier}: whoever made this bootstrap keeps it; "
                 "leave the setting out for one of the cluster's own"
+            )
+        if permissions_boundary is not None and spec.deployment_policies:
+            raise BadInput(
+                f"--permissions-boundary is {permissions_boundary} and deployer is restricted: "
+                "that has a boundary of its own, leave the option out"
             )
         # Before the first request to AWS: settings from which no policies can be made change
         # nothing.
@@ -78,8 +90,11 @@ def bootstrap(
             "--cloudformation-execution-policies",
             policy_arns,
         ]
+        boundary = permissions_boundary
         if spec.deployment_policies:
-            command += ["--custom-permissions-boundary", f"{spec.deployment_policies}-bootstrap"]
+            boundary = f"{spec.deployment_policies}-bootstrap"
+        if boundary is not None:
+            command += ["--custom-permissions-boundary", boundary]
             command += ["--apply-permissions-boundary-to-all-roles"]
         # Runs in a folder without cdk.json: otherwise cdk would first synthesize the app, and ask
         # it for environments.
