@@ -21,7 +21,11 @@ from paddle_settings.shared_names import DATA_ACCOUNT
 
 
 class ClusterStack(PlatformStack):
-    """The EKS cluster without nodes, new or existing."""
+    """The EKS cluster without nodes, new or existing.
+
+    Attributes:
+        data_job: the data job's pods; grant rights to it.
+    """
 
     def __init__(self, platform: Platform, *, cluster: eks.ICluster | None = None) -> None:
         """`cluster`: one of your own; default: what the settings describe."""
@@ -90,7 +94,7 @@ class ClusterStack(PlatformStack):
     def _grant_data_job(self) -> None:
         """Lets the data job's pods, in the jobs' namespace alone, read training data."""
         namespace, storage = self.spec.jobs.namespace, self.platform.storage
-        data = PodIdentity(
+        self.data_job = PodIdentity(
             self,
             "DataJob",
             cluster=self.cluster,
@@ -100,7 +104,7 @@ class ClusterStack(PlatformStack):
         # No other namespace's data jobs have these rights: manifests refuse a job that needs them.
         self.output(JobsNamespace=namespace)
         policy = iam.ManagedPolicy(
-            self, "DataJobPolicy", roles=[data.role], description="Reads training data"
+            self, "DataJobPolicy", roles=[self.data_job.role], description="Reads training data"
         )
         policy.add_statements(
             *statements(RIGHTS, "data", bucket=storage.bucket_arn, key=storage.bucket_key.key_arn)

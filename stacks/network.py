@@ -9,6 +9,7 @@ from constructs_lib.network.network import (
     FlowLogs,
     ServiceEndpoints,
     TrainingNetwork,
+    TrainingNetworkOptions,
 )
 from paddle_aws.stacks.network_settings import ExistingVpc
 from paddle_aws.stacks.part import NetworkPart, Platform, PlatformStack
@@ -50,6 +51,7 @@ class NetworkStack(PlatformStack):
                 # contain them.
                 domain_name=domain if self_managed else None,
                 encryption_key=access.key,
+                **self.network_options(),
             ).vpc
         self.zone: route53.IHostedZone
         if spec.zone.existing:
@@ -72,6 +74,10 @@ class NetworkStack(PlatformStack):
             # costs nothing.
             CfnWaitConditionHandle(self, "Nothing")
         self.output(**network_outputs(self))
+
+    def network_options(self) -> TrainingNetworkOptions:
+        """Returns more arguments of the VPC; override it to add subnets or gateway endpoints."""
+        return {}
 
     @property
     def availability_zones(self) -> list[str]:

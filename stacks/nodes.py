@@ -46,7 +46,9 @@ class NodesStack(PlatformStack):
             else None
         )
         self.groups = (
-            [] if spec.auto else [self._group(name, group) for name, group in spec.nodes.items()]
+            []
+            if spec.auto
+            else [self.make_group(name, group) for name, group in spec.nodes.items()]
         )
         if control_plane.auto_mode_role:
             shapes = {name: group.shape for name, group in spec.nodes.items()}
@@ -63,21 +65,31 @@ class NodesStack(PlatformStack):
             # Jobs' network policies name it.
             self.output(ClusterDns=str(ip_network(spec.cluster.services)[10]))
             acknowledge(self, "`paddle-aws setup` writes them into NodeClasses", "cfn-lint:W6001")
-        for addon in self._addons():
+        for addon in self.make_addons():
             # Deployments wait for a node, and an add-on whose pods wait never becomes active.
             addon.node.add_dependency(*(group.resource for group in self.groups))
         if self.groups:
             self.output(NodeGroupNames=",".join(group.group_name for group in self.groups))
         output_mounts(self)
 
-    def _group(self, name: str, group: NodeGroup) -> ManagedNodes | SelfManagedNodes:
+    def group_props(self, name: str, group: NodeGroup) -> NodeGroupProps:
+        """Returns a group's props; override it to add some, such as `extra_user_data`."""
+        platform = self.platform
+        return props_of(group, platform.storage.file_system, platform.access.node_volume_key)
+
+    def make_group(
+        self, name: str, group: NodeGroup, *, ami_type: str | None = None
+    ) -> ManagedNodes | SelfManagedNodes:
+        """Returns a node group; override it to make another one, or to give it EKS's name of
+        another image (`ami_type`).
+        """
         platform, cluster, settings = self.platform, self._cluster, self.spec.cluster
         versions = platform.addon_versions
-        props = props_of(group, platform.storage.file_system, platform.access.node_volume_key)
+        props = self.group_props(name, group)
         if group.kind == "managed":
             version: dict[str, Any] = {
                 "kubernetes_version": settings.version,
-                "release_version": versions.get(AMI_TYPES[group.gpu]),
+                "release_version": versions.get(ami_type or AMI_TYPES[group.gpu]),
             }
             if settings.existing and "version" not in settings.model_fields_set:
                 # The settings do not say which version somebody else's cluster has.
@@ -89,6 +101,7 @@ class NodesStack(PlatformStack):
                 vpc=platform.network.vpc,
                 role=self._role,
                 auto_repair=group.repairs,
+                ami_type=ami_type,
                 **version,
                 **props,
             )
@@ -101,10 +114,14 @@ class NodesStack(PlatformStack):
             role=self._self_managed_role,
             kubernetes_version=settings.version,
             service_ipv4_cidr=settings.services,
+            ami_type=ami_type,
             **props,
         )
 
-    def _addons(self) -> list[CfnResource]:
+    def make_addons(self) -> list[CfnResource]:
+        """Returns the add-ons that need a node; override it to add to them: each waits for all
+        groups.
+        """
         cluster, spec, versions = self._cluster, self.spec, self.platform.addon_versions
 
         def plain(name: str) -> CfnResource:

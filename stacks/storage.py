@@ -8,7 +8,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from pydantic.alias_generators import to_pascal
 
-from constructs_lib.storage.bucket import DataBucket
+from constructs_lib.storage.bucket import BucketOptions, DataBucket
 from constructs_lib.storage.file_system import MountableFileSystem, SharedFileSystem
 from constructs_lib.storage.image_repository import ImageRepository
 from constructs_lib.storage.lustre import LustreFileSystem
@@ -48,7 +48,12 @@ class StorageStack(PlatformStack):
         else:
             days = spec.bucket.model_dump(include={"keep_old_versions_days", "keep_logs_days"})
             self.bucket = DataBucket(
-                self, "Bucket", encryption_key=key, removal_policy=self.removal_policy, **days
+                self,
+                "Bucket",
+                encryption_key=key,
+                removal_policy=self.removal_policy,
+                **days,
+                **self.bucket_options(),
             )
             self.bucket_arn = self.export_value(self.bucket.bucket_arn)
         self.repository: ecr.IRepository
@@ -81,6 +86,10 @@ class StorageStack(PlatformStack):
             # Likewise, for nodes that mount it until the setting is taken back.
             self.export_value(self.file_system.access_point.access_point_id)
         self.output(**storage_outputs(self))
+
+    def bucket_options(self) -> BucketOptions:
+        """Returns more props of the bucket; override it to name it, such as for another account."""
+        return {}
 
     def make_file_system(self, vpc: ec2.IVpc, key: kms.IKey) -> ISharedFileSystem:
         """Returns the file system of the settings; override it to use another one, of any kind."""

@@ -181,6 +181,13 @@ def _subnets(cidr: str, *, nat: bool) -> list[ec2.SubnetConfiguration]:
     ]
 
 
+class TrainingNetworkOptions(NetworkOptions, total=False):
+    """What `TrainingNetwork` takes beside what cluster.yaml says."""
+
+    more_subnets: Sequence[ec2.SubnetConfiguration]
+    gateway_endpoints: Mapping[str, ec2.GatewayVpcEndpointOptions]
+
+
 class TrainingNetwork(ClusterNetwork):
     """A VPC with private subnets in each zone and, where there is a NAT gateway, public ones.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_cdk import App, DefaultStackSynthesizer, Environment, Stack, Stage
+from aws_cdk import App, CfnResource, DefaultStackSynthesizer, Environment, Stack, Stage
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_route53 as route53
@@ -15,11 +15,21 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 from aws_cdk.assertions import Template
 
+from constructs_lib.ec2.node_group import NodeGroupProps
+from constructs_lib.ec2.node_shape import NodeShape
+from constructs_lib.eks.addon import ClusterAddon
 from constructs_lib.eks.cluster import TrainingCluster
+from constructs_lib.eks.managed_nodes import ManagedNodes
+from constructs_lib.eks.self_managed_nodes import SelfManagedNodes
+from constructs_lib.network.network import TrainingNetworkOptions
 from constructs_lib.people.team import Team
+from constructs_lib.storage.bucket import BucketOptions
 from constructs_lib.storage.file_system import MountableFileSystem, SharedFileSystem
 from paddle_aws.stacks.build import build
 from paddle_aws.stacks.cluster_spec import ClusterSpec
+from paddle_aws.stacks.network import NetworkStack
+from paddle_aws.stacks.node_settings import NodeGroup
+from paddle_aws.stacks.nodes import NodesStack
 from paddle_aws.stacks.platform import TrainingPlatform
 from paddle_aws.stacks.storage import StorageStack
 from paddle_settings.errors import SettingError
@@ -203,6 +213,50 @@ def test_each_part_is_replaced_by_a_subclass_or_handed_in() -> None:
         "AWS::EFS::AccessPoint", {"RootDirectory": {"Path": "/archive"}}
     )
     Template.from_json(stacks["ml-cluster"].template).resource_count_is("AWS::EKS::Cluster", 0)
+
+
+class Hooked(NodesStack):
+    """Their agent in each node, another image, and one more add-on."""
+
+    def group_props(self, name: str, group: NodeGroup) -> NodeGroupProps:
+        arm = NodeShape(instance_types=["m7g.large"])
+        props = super().group_props(name, group)
+        return {**props, "shape": arm, "extra_user_data": "#!/bin/bash\ntrue\n"}
+
+    def make_group(
+        self, name: str, group: NodeGroup, *, ami_type: str | None = None
+    ) -> ManagedNodes | SelfManagedNodes:
+        return super().make_group(name, group, ami_type="AL2023_ARM_64_STANDARD")
+
+    def make_addons(self) -> list[CfnResource]:
+        cluster = self.platform.control_plane.cluster
+        addon = ClusterAddon(self, "Snapshots", cluster=cluster, addon_name="snapshot-controller")
+        return [*super().make_addons(), addon.resource]
+
+
+class Named(StorageStack):
+    def bucket_options(self) -> BucketOptions:
+        return {"bucket_name": "their-data"}
+
+
+class Wide(NetworkStack):
+    def network_options(self) -> TrainingNetworkOptions:
+        isolated = ec2.SubnetType.PRIVATE_ISOLATED
+        more = ec2.SubnetConfiguration(name="database", subnet_type=isolated, cidr_mask=27)
+        return {"more_subnets": [more]}
+
+
+def test_each_thing_has_a_hook() -> None:
+    app = App(context=CONTEXT, analytics_reporting=False)
+    platform = TrainingPlatform(app, "Ml", spec(), nodes=Hooked, storage=Named, network=Wide)
+    platform.bucket.grant_write(platform.control_plane.data_job)
+    stacks = {stack.stack_name: stack.template for stack in app.synth().stacks}
+    templates = {name: str(template) for name, template in stacks.items()}
+    assert "'BucketName': 'their-data'" in templates["ml-storage"]
+    assert "databaseSubnet1" in templates["ml-network"]
+    for part in ("snapshot-controller", "AL2023_ARM_64_STANDARD", "'UserData'"):
+        assert part in templates["ml-nodes"], part
+    assert "DataJobPolicy" in templates["ml-cluster"] and "s3:PutObject" in templates["ml-cluster"]
 
 
 def test_a_cluster_that_commands_would_not_find_is_refused() -> None:
