@@ -4,6 +4,7 @@ that reaches it; each condition refuses a value where it has no effect.
 `make settings-table` prints each setting, when it counts, and what reaches it.
 """
 
+import ast
 import copy
 import json
 import sys
@@ -18,6 +19,7 @@ import yaml
 from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import documents
 from k8s_charts.spec import TrainingJob
+from paddle_aws.stacks.cluster_spec import ClusterSpec
 from paddle_settings.conditions import conditions
 from paddle_settings.errors import SettingError
 
@@ -110,6 +112,26 @@ def test_a_setting_that_does_not_count_is_refused(setting: Setting) -> None:
     for only in own:
         says = f": it counts only {only}; leave it out"
         assert any(line.startswith(f"{setting.path} is ") and says in line for line in lines), lines
+
+
+def _names_read() -> set[str]:
+    """Returns the attributes and arguments that the product's code reads."""
+    rooms = ("stacks", "constructs_lib", "paddle_aws", "k8s_charts")
+    files = (file for room in rooms for file in (HERE.parents[1] / room).rglob("*.py"))
+    parts = (part for file in files for part in ast.walk(ast.parse(file.read_text("utf-8"))))
+    return {
+        part.attr if isinstance(part, ast.Attribute) else part.id
+        for part in parts
+        if isinstance(part, ast.Attribute | ast.Name) and isinstance(part.ctx, ast.Load)
+    }
+
+
+def test_each_setting_of_the_cluster_is_read() -> None:
+    """By its name alone, as an attribute or an argument; tests/aws and tests/emulator look at the
+    templates.
+    """
+    read = _names_read() | {"locked"}  # layers.py reads it before there is a ClusterSpec.
+    assert not [s.path for s in settings(ClusterSpec) if s.name not in read]
 
 
 def main() -> None:
