@@ -155,3 +155,31 @@ def test_a_rehearsal_of_another_name_leaves_the_others(run: Run, rehearsed: Path
     for name in ("../mine", "fourth"):
         with pytest.raises(BadInput, match="rehearsed here are mine, third, second; leave JOB out"):
             load(rehearsed, name)
+
+
+@pytest.mark.parametrize(
+    ("success", "written", "fetched", "loads"),
+    [
+        ("output/o/iter_*/model.pdparams", "o/iter_8/model.pdparams", "model.pdparams", "paddle"),
+        ("output/[il][at]*.pdparams", "iter_epoch_2.pdparams", "iter_epoch_2.pdparams", "paddle"),
+        ("output/m/*model*.safetensors", "m/model-1.safetensors", "model-1.safetensors", "safeten"),
+    ],
+)
+def test_the_final_model_of_a_command_is_handed_out(
+    run: Run, rehearsed: Path, success: str, written: str, fetched: str, loads: str
+) -> None:
+    container = {"env": [{"name": "PADDLE_NODE_SUCCESS", "value": success}]}
+    labels = {"app.kubernetes.io/component": "trainer", "app.kubernetes.io/instance": "mine"}
+    metadata = {"name": "mine-1", "labels": labels, "creationTimestamp": "2026-01-01T00:00:00Z"}
+    spec = {"completions": 1, "template": {"spec": {"containers": [container]}}}
+    job = {"kind": "Job", "metadata": metadata, "spec": spec}
+    (rehearsed / "manifests").mkdir()
+    (rehearsed / "manifests" / "job.yaml").write_text(json.dumps(job))
+    assert "nothing matches" in run("results", "--model").err
+    file = rehearsed / "volume" / "mine" / "output" / written
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("weights")
+    done = run("results", "--model", "--to", "got")
+    assert done.code == 0, done.err
+    assert done.out.startswith(f"weights = {loads}") and f'"{fetched}"' in done.out
+    assert (Path("got") / fetched).read_text() == "weights"

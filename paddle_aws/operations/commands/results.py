@@ -19,7 +19,12 @@ from paddle_aws.operations.jobs.progress.run_record import (
     read_passes,
     trainers_in,
 )
-from paddle_aws.operations.jobs.volume.fetching import fetch, fetch_model, fetch_outputs
+from paddle_aws.operations.jobs.volume.fetching import (
+    fetch,
+    fetch_final,
+    fetch_model,
+    fetch_outputs,
+)
 from paddle_aws.operations.jobs.volume.outputs import OUTPUT, ProgramOutput, fold, list_outputs
 from paddle_aws.operations.jobs.volume.saved_passes import choose_pass, saved_passes
 from paddle_aws.operations.options import (
@@ -82,7 +87,12 @@ def results(
         where = choose_backend(job, namespace, context, rehearsal)
         with where.volume() as volume:
             if model:
-                _, lines = fetch_model(volume, where.name, to)
+                final = where.settings().get("success", "")
+                lines = (
+                    fetch_final(volume, where.name, final, to)
+                    if final
+                    else fetch_model(volume, where.name, to)[1]
+                )
                 for line in lines:
                     typer.echo(line)
                 return

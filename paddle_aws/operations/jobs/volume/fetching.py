@@ -1,7 +1,7 @@
 """Fetches a saved pass, the model or what the program wrote, to a folder or to S3."""
 
 import shutil
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from paddle_node.volume.passes import INFERENCE, PREDICT
@@ -36,6 +36,29 @@ def fetch_model(volume: Volume, job: str, to: str) -> tuple[str, list[str]]:
         )
     newest = max(models, key=lambda model: model.attempt).folder
     return fetch(volume, files, newest, "model", to), predict_lines(volume, newest)
+
+
+def fetch_final(volume: Volume, job: str, pattern: str, to: str) -> list[str]:
+    """Fetches what a command wrote last of the files that its `success` names to `to`; returns the
+    line that loads it. Raises BadInput if there is none.
+    """
+    files = volume.files(OUTPUT)
+    known = PurePosixPath(pattern)
+    depth = len(known.parts)
+    tops: dict[str, float] = {}
+    for entry in program_files(files):
+        top = PurePosixPath(OUTPUT, *PurePosixPath(entry["name"]).parts[: depth - 1])
+        if top.match(pattern):
+            tops[str(top)] = max(entry["time"], tops.get(str(top), 0.0))
+    if not tops:
+        raise BadInput(f"job {job} has no model yet: nothing matches {pattern}")
+    newest = max(tops, key=tops.__getitem__)
+    fetch_outputs(volume, files, newest, to)
+    name = PurePosixPath(newest).name
+    if name.endswith(".safetensors"):
+        return [f'weights = safetensors.paddle.load_file("{name}")']
+    weights = name if name.endswith(".pdparams") else f"{PurePosixPath(name).stem}.pdparams"
+    return [f'weights = paddle.load("{weights}")  # model.set_state_dict(weights)']
 
 
 def predict_lines(volume: Volume, model: str = INFERENCE) -> list[str]:
