@@ -16,16 +16,17 @@ Limits: what CloudFormation's role may do to each resource is asked of the simul
 
 from __future__ import annotations
 
+import functools
 import json
 import secrets
 import time
 from typing import Any
 from urllib.parse import parse_qs
 
-from ministack.core import iam_evaluator
+from ministack.core import iam_evaluator, lambda_runtime
 from ministack.core.responses import get_account_id, get_region
 from ministack.core.router import extract_access_key_id
-from ministack.services import cloudformation, eks, iam, sts
+from ministack.services import cloudformation, eks, iam, lambda_svc, sts
 
 PASSES_ROLE = ("CreateStack", "UpdateStack", "DeleteStack", "CreateChangeSet")
 LASTS = 3600
@@ -69,23 +70,36 @@ def session(service: str, role: str) -> dict[str, str] | None:
     also = ["sts:TagSession"] if service == "pods.eks.amazonaws.com" else []
     if not trusts(role, service, "sts:AssumeRole", *also):
         return None
-    name = role.rpartition("/")[2]
-    key = f"ASIA{secrets.token_hex(8).upper()}"
+    who = service.partition(".")[0]
     record = {
-        "Arn": f"arn:aws:sts::{get_account_id()}:assumed-role/{name}/{service.partition('.')[0]}",
-        "UserId": f"AROA{secrets.token_hex(8).upper()}:{service.partition('.')[0]}",
-        "SecretAccessKey": secrets.token_urlsafe(30),
-        "SessionToken": secrets.token_urlsafe(60),
+        "Arn": f"arn:aws:sts::{get_account_id()}:assumed-role/{role.rpartition('/')[2]}/{who}",
+        "UserId": f"AROA{secrets.token_hex(8).upper()}:{who}",
         "Expiration": time.time() + LASTS,
         "AccountId": get_account_id(),
         "PrincipalType": "AssumedRole",
     }
-    sts.register_session(key, record)
+    return _issue(record)
+
+
+def _issue(record: dict[str, Any]) -> dict[str, str]:
+    """Registers a session under a new key that nobody can guess; returns its variables."""
+    key, secret, token = (
+        f"ASIA{secrets.token_hex(8).upper()}",
+        secrets.token_urlsafe(30),
+        secrets.token_urlsafe(60),
+    )
+    sts.register_session(key, {**record, "SecretAccessKey": secret, "SessionToken": token})
     return {
         "AWS_ACCESS_KEY_ID": key,
-        "AWS_SECRET_ACCESS_KEY": record["SecretAccessKey"],
-        "AWS_SESSION_TOKEN": record["SessionToken"],
+        "AWS_SECRET_ACCESS_KEY": secret,
+        "AWS_SESSION_TOKEN": token,
     }
+
+
+def function_credentials(derive: Any, config: Any) -> dict[str, str]:
+    """Returns a function's credentials. MiniStack's own follow from names that anybody knows."""
+    derived = derive(config)["AWS_ACCESS_KEY_ID"]
+    return _issue(sts._sessions.pop(derived))
 
 
 def review(cluster: str, token: str) -> dict[str, Any]:
@@ -104,7 +118,9 @@ def review(cluster: str, token: str) -> dict[str, Any]:
 
 
 def apply() -> None:
-    """Puts the refusals in front of STS and CloudFormation."""
+    """Puts the refusals in front of STS and CloudFormation, and gives functions random keys."""
+    credentials = functools.partial(function_credentials, lambda_runtime.execution_credentials)
+    lambda_runtime.execution_credentials = lambda_svc.execution_credentials = credentials
     assume, deploy = sts.handle_request, cloudformation.handle_request
 
     async def unless_root(
