@@ -16,8 +16,7 @@ from typing import Any
 
 import pytest
 import yaml
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from k8s_charts import deployed as chosen
 from k8s_charts.deployed import ClusterOutputs

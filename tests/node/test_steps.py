@@ -77,7 +77,8 @@ def report(number: int, read: int, at: float, loss: float = 0.5, attempt: int = 
         # Passes count on: 80 records in 4 s, by each of three trainers.
         (
             [report(0, 60, 10.0), report(1, 40, 14.0, loss=math.nan)],
-            "pass 1 (the last is 3), step 4, loss nan, 60 records a second, 13 s left",
+            "pass 1 (the last is 3), step 4, loss nan, loss is NaN since step 14, "
+            "60 records a second, 13 s left",
         ),
         (
             [report(0, 60, 10.0), report(1, 100, 17.0)],
