@@ -225,6 +225,33 @@ def test_the_blocks_of_the_pages_run_from_the_wheel(
     assert ran.returncode == 0, ran.stderr
 
 
+@pytest.mark.long
+def test_two_regions_from_the_wheel(platform: tuple[Path, Path], tmp_path: Path) -> None:
+    """examples/two_regions: a pipeline, an own VPC, own node groups, an organization's sidecar."""
+    app = shutil.copytree(ROOT / "examples/two_regions", tmp_path / "app")
+    caller = {
+        "PATH": str(tmp_path),
+        "HOME": str(tmp_path),
+        "CDK_OUTDIR": str(tmp_path / "out"),
+        "CDK_VALIDATION": "false",
+        "JSII_RUNTIME_PACKAGE_CACHE_ROOT": str(Path.home() / ".cache/aws/jsii/package-cache"),
+    }
+    for command in (
+        [platform[0] / "python", "app.py"],
+        [platform[0] / "paddle-aws", "manifests", "jobs/words.yaml"],
+    ):
+        ran = subprocess.run(command, cwd=app, env=caller, capture_output=True, text=True)
+        assert ran.returncode == 0, ran.stderr
+    for stage, region in {"Oregon": "us-west-2", "Frankfurt": "eu-central-1"}.items():
+        assembly = tmp_path / "out" / f"assembly-pipeline-{stage}"
+        manifest = json.loads((assembly / "manifest.json").read_text())["artifacts"].values()
+        stacks = {a["properties"].get("stackName"): a for a in manifest if "environment" in a}
+        assert "vision-nodes" in stacks and "vision-network" not in stacks
+        assert {a["environment"].rpartition("/")[2] for a in stacks.values()} == {region}
+    (training,) = (app / "dist").glob("*-training.k8s.yaml")
+    assert "/exporter:1" in training.read_text()
+
+
 def test_strangers_apps_are_typed(platform: tuple[Path, Path], tmp_path: Path) -> None:
     """`mypy --strict`, and pyright's strict mode, for users who know the project only from its
     wheel.
@@ -239,6 +266,7 @@ def test_strangers_apps_are_typed(platform: tuple[Path, Path], tmp_path: Path) -
         "nodes(cluster: TrainingCluster) -> None:\n    eks.Nodegroup(cluster, 'Nodes', "
         "cluster=cluster)\n"
     )
+    shutil.copy(ROOT / "examples/two_regions/app.py", folder / "two_regions.py")
     for page, number in BLOCKS:
         name = f"{Path(page).stem}_{number}.py"
         (folder / name).write_text(shown(page)[number])
