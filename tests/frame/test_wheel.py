@@ -294,7 +294,7 @@ def test_strangers_apps_are_typed(platform: tuple[Path, Path], tmp_path: Path) -
     # To pyright no `kms.Key` is a `kms.IKey`: jsii gives a parameter of add_alias two names.
     settings = {
         "typeCheckingMode": "strict",
-        "exclude": ["mine.py", "sequencing.py", "*_[0-9]*.py"],
+        "exclude": ["mine.py", "sequencing.py", "cookbook_0.py"],
     }
     (folder / "pyrightconfig.json").write_text(json.dumps(settings))
     pyright = [ROOT / "node_modules/.bin/pyright", "--pythonpath", bin_ / "python"]
