@@ -13,7 +13,10 @@ from k8s_charts.spec.program_archive import INLINE_LIMIT, json_size
 _SHELL = ("|", "||", "&", "&&", ";", "<", ">", ">>", "2>&1")
 _QUOTED = re.compile(r"""\\.|'[^']*'|"(?:\\.|[^"$`\\])*"|\{[^{}]*\}""", re.DOTALL)
 """What a shell leaves as it is; in braces stands a placeholder."""
-_SCRIPT = re.compile(r"\s*(\S*/)?(ba|da|z|k)?sh\s+-\w*c\s")
+_OPERATOR = re.compile(r"[;|&<>()]|^#")
+_BUILTINS = {".", "cd", "eval", "exec", "export", "set", "source", "ulimit", "unset"}
+_SCRIPT = re.compile(r"(?:^|\s)(\S*/)?(ba|da|z|k)?sh\s+(-\S+\s+(\w+\s+)?)*-\w*c\s")
+"""A line with a shell in it, which reads the rest."""
 _EXPANDED = re.compile(r"(?:^|\s)(~(?:/\S*)?(?=\s|$))|\S*(?:\$[\w({@*#?]|`|\*)\S*")
 _EXPANDED_WORD = re.compile(r"\$(\w+|\{\w+\})|~(/.*)?")
 _OUTPUT = re.compile(r"(?!.*/\.\.(/|$))(output|\{output\})/+[^/].*", re.DOTALL)
@@ -87,14 +90,33 @@ def shell_faults(settings: Mapping[str, Any]) -> Iterator[str]:
     """
     for name in ("command", "resume"):
         line = settings.get(name)
-        if isinstance(line, str) and not _SCRIPT.match(line):
+        if isinstance(line, str) and not _SCRIPT.search(line):
+            line = line.replace("\\\n", " ").strip()
             plain = _QUOTED.sub(lambda quoted: "-" * len(quoted[0]), line)
             if found := _EXPANDED.search(plain):
                 yield _no_shell(name, line[found.start() : found.end()].strip())
+            elif "\n" in plain:
+                yield (
+                    f"{name} has several lines: one command is allowed; end a line with \\ to go "
+                    "on in the next, or write a script"
+                )
+            elif word := _find_operator(line, plain):
+                yield _no_shell(name, word)
         elif isinstance(line, list | tuple):
             words = (word for word in line if isinstance(word, str))
             if word := next((word for word in words if _EXPANDED_WORD.fullmatch(word)), None):
                 yield _no_shell(name, word)
+
+
+def _find_operator(line: str, plain: str) -> str:
+    """Returns the first word in which a shell would see more than a word; empty: there is none.
+    `plain` is the line without what its quotes protect.
+    """
+    words = [(line[slice(*word.span())], word[0]) for word in re.finditer(r"\S+", plain)]
+    if words and words[0][0] in _BUILTINS:
+        return words[0][0]
+    # An operator that is a word of its own is refused with the command.
+    return next((text for text, bare in words if _OPERATOR.search(bare) and text not in _SHELL), "")
 
 
 def script_fault(command: tuple[str, ...], root: Path) -> str:

@@ -7,6 +7,7 @@ git, the folder's .gitignore files hold all the same.
 
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
@@ -20,14 +21,15 @@ LEFT_BEHIND = {".git", ".rehearsal", ".storm", "__pycache__"}
 """Names that are not part of a program: history, a rehearsal or a storm of it, compiled code."""
 _MANIFESTS = re.compile(r"(.*/)?dist/[^/]*\.k8s\.yaml")
 """What `paddle-aws manifests` writes: each time it would be another program."""
-_SECRET_FOLDERS = {".aws", ".azure", ".gnupg", ".kube", ".ssh"}
+_SECRET_FOLDERS = {".aws", ".azure", ".gnupg", ".huggingface", ".kube", ".ssh", "gcloud"}
 _SECRETS = """
-    .env .env.* *.env .envrc
+    .env .env.* .env~ *.env .envrc
     *.pem *.key *.p12 *.pfx *.jks *.keystore *.ppk id_rsa id_dsa id_ecdsa id_ed25519
     .netrc _netrc .pypirc .npmrc .pgpass .htpasswd .git-credentials .dockercfg .s3cfg .boto
-    credentials credentials.json credentials.ini credentials.y*ml *credentials.csv rootkey.csv
+    .vault-token .my.cnf *.tfstate *.tfstate.*
+    credentials *credentials.json credentials.ini credentials.y*ml *credentials.csv rootkey.csv
     *accesskeys.csv client_secret*.json service*account*.json secrets.json secrets.toml
-    secrets.y*ml kaggle.json kubeconfig *.kubeconfig
+    secrets.y*ml secret.y*ml kaggle.json kubeconfig *.kubeconfig
 """
 """Names of files that hold passwords and keys, in small letters."""
 _NO_SECRET = re.compile(r"\.env\.(example|sample|template|dist)")
@@ -104,7 +106,7 @@ def find_left_out(root: Path, setting: str) -> dict[str, str]:
     """
     ignored: dict[str, str] = {}
     if _list_by_git(root, setting) is None:
-        for _ in _walk(root, root, setting, ignored=ignored):
+        for _ in _walk_alone(root, setting, ignored):
             pass
         return dict(sorted(ignored.items()))
     listed = git(
@@ -122,8 +124,23 @@ def _is_no_part(name: str) -> bool:
     return bool(LEFT_BEHIND.intersection(PurePosixPath(name).parts) or _MANIFESTS.fullmatch(name))
 
 
-def _walk_alone(root: Path, setting: str) -> Iterator[str]:
-    return _walk(root, root, setting)
+def _walk_alone(root: Path, setting: str, ignored: dict[str, str] | None = None) -> Iterator[str]:
+    """Walks a folder without git. If it lies in a checkout, because this machine has no git, the
+    rules of the folders above it hold as well.
+    """
+    checkouts = (at for at in (root, *root.parents) if (at / ".git").exists())
+    top = root if shutil.which("git") else next(checkouts, root)
+    below = root.relative_to(top)
+    places = (
+        [top, *(top / parent for parent in reversed(below.parents[:-1]))] if below.parts else []
+    )
+    found: dict[str, str] = {}
+    for name in _walk(top, root, setting, tuple(_rules(at) for at in places), found):
+        yield PurePosixPath(name).relative_to(below.as_posix()).as_posix()
+    if ignored is not None:
+        for name, why in found.items():
+            shown = PurePosixPath(name).relative_to(below.as_posix()).as_posix()
+            ignored[shown + "/" * name.endswith("/")] = why
 
 
 def _walk(
@@ -134,7 +151,8 @@ def _walk(
     ignored: dict[str, str] | None = None,
 ) -> Iterator[str]:
     """Yields the names below `folder` that no .gitignore up to `root` leaves out; `above` are those
-    of the folders above it, the outermost first. `ignored` gets the other names, and why.
+    of the folders above it, the outermost first. `ignored` gets the other names, and why. Names
+    begin at `root`.
     """
     rules = (*above, _rules(folder))
     with os.scandir(folder) as entries:
@@ -173,12 +191,23 @@ def _find_rule(name: str, rules: tuple[GitIgnoreSpec | None, ...]) -> str:
 
 
 def _rules(folder: Path) -> GitIgnoreSpec | None:
+    file = folder / ".gitignore"
     try:
-        text = (folder / ".gitignore").read_text("utf-8-sig", errors="surrogateescape")
-    except FileNotFoundError:
+        lines = file.read_text("utf-8-sig").splitlines() if file.is_file() else []
+        exclude = folder / ".git/info/exclude"
+        lines += exclude.read_text("utf-8-sig").splitlines() if exclude.is_file() else []
+    except UnicodeDecodeError:
+        raise SettingError(
+            f"{file} is not UTF-8 text: git could not read it, save it as UTF-8"
+        ) from None
+    if not lines:
         return None
-    # pathspec counts no empty lines.
-    return GitIgnoreSpec.from_lines(line or "#" for line in text.splitlines())
+    # pathspec counts no empty lines, and git takes no rule from these.
+    lines = [line if line.strip() not in ("", "!", "\\") else "#" for line in lines]
+    try:
+        return GitIgnoreSpec.from_lines(lines, backend="simple")
+    except ValueError as error:
+        raise SettingError(f"{file} has a rule that git would not read: {error}") from None
 
 
 def add_named(root: Path, names: Iterable[str], named: Iterable[str], setting: str) -> set[str]:
@@ -224,5 +253,5 @@ def _looks_secret(root: Path, name: str) -> bool:
     file = root / name
     if file.is_symlink() or file.lstat().st_size > 65_536:
         return False
-    with file.open("rb") as stream:
-        return _PRIVATE_KEY.match(stream.read(64).lstrip()) is not None
+    # A pipe would wait for a writer; whatever is no file is refused later.
+    return file.is_file() and _PRIVATE_KEY.search(file.read_bytes()) is not None

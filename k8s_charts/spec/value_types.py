@@ -120,7 +120,8 @@ def _text(value: str) -> str:
 def _words(value: object) -> object:
     # Splits as a shell does, and does nothing else that a shell does.
     try:
-        words = shlex.split(value) if isinstance(value, str) else value
+        # A line that ends with a backslash goes on in the next.
+        words = shlex.split(value.replace("\\\n", " ")) if isinstance(value, str) else value
     except ValueError:
         words = None
     if not isinstance(words, list | tuple):

@@ -97,6 +97,7 @@ class Cloud:
             ready = json.loads(line)
             self._port = ready["port"]
             self._key, self._secret = ready["administrator"]
+            self._own_secret = ready["secret"]
             self.root: tuple[str, str] = tuple(ready["root"])
             self._life = life.pop_all()
         return self
@@ -203,7 +204,7 @@ class Cloud:
     def _ask(self, what: str, **query: str) -> Any:
         request = urllib.request.Request(
             f"http://127.0.0.1:{self._port}/_rehearsal/{what}?{urlencode(query)}",
-            headers={"Authorization": f"AWS {self._key}:"},
+            headers={"Authorization": f"Bearer {self._own_secret}"},
         )
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(request, timeout=30) as answer:

@@ -95,3 +95,8 @@ def test_a_known_key_without_its_secret_is_refused(cloud: Cloud) -> None:
     with pytest.raises(ClientError, match="SignatureDoesNotMatch"):
         thief.list_users()
     assert cloud.client("sts").get_caller_identity()["Arn"].endswith(":user/administrator")
+    # A known key does not open what only the rehearsal may ask, nor MiniStack's own paths.
+    port = urlsplit(cloud.endpoint).port or 0
+    signed = {"Authorization": f"AWS {keys['AWS_ACCESS_KEY_ID']}:00"}
+    for path in ("/_rehearsal/inventory", "/_rehearsal/session", "/_ministack/reset"):
+        assert ask(port, path, **signed)[0] == 403

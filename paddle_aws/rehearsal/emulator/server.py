@@ -8,7 +8,8 @@
   ready. The credentials are new and random for each emulator.
 * It answers only requests that name this machine as their host, come from no web page and are
   signed with a key that it gave out itself: functions are processes, so anybody else who may ask
-  could run code as this user.
+  could run code as this user. What a rehearsal alone may ask (`/_rehearsal/`) needs a secret that
+  only the JSON line has; MiniStack's own paths are closed.
 * End of file on stdin, a parent that is gone, SIGTERM or SIGINT end it and every process that it
   started.
 * It never uses Docker, so it does the same on every machine.
@@ -82,19 +83,26 @@ def make_administrator(account: str, region: str) -> dict[str, tuple[str, str]]:
     return {"administrator": administrator, "root": root}
 
 
+SECRET = secrets.token_urlsafe(30)
+"""What a rehearsal shows when it asks under `/_rehearsal/`."""
+
+
 def is_ours(scope: Any) -> bool:
-    """Returns whether a request may be answered. MiniStack verifies the signature afterwards."""
+    """Returns whether a request may be answered. MiniStack verifies a signature afterwards."""
     from ministack.core.router import extract_access_key_id
     from ministack.services import iam, sts
 
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
     if "origin" in headers or not OUR_HOST.fullmatch(headers.get("host", "")):
         return False
+    if scope["path"].startswith("/_rehearsal/"):
+        shown = headers.get("authorization", "")
+        return secrets.compare_digest(shown.encode(), f"Bearer {SECRET}".encode())
+    if scope["path"].startswith("/_ministack"):
+        return scope["method"] == "PUT" and bool(CALLBACK.fullmatch(scope["path"]))
     query = parse_qs(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
     key = extract_access_key_id(headers, query)
-    if not key:
-        return scope["method"] == "PUT" and bool(CALLBACK.fullmatch(scope["path"]))
-    return (
+    return bool(key) and (
         key in sts._sessions
         or key == os.environ["AWS_ACCESS_KEY_ID"]
         or any(key == known for _, known in iam._access_keys.to_dict())
@@ -153,7 +161,7 @@ def wrap_app(app: Any, port: int, region: str) -> Any:
                 await send(message)
                 if message["type"] == "lifespan.startup.complete":
                     user = make_administrator(stores.ACCOUNT, region)
-                    print(json.dumps({"port": port, **user}), flush=True)
+                    print(json.dumps({"port": port, "secret": SECRET, **user}), flush=True)
 
             await app(scope, receive, announce)
         elif scope["type"] != "http" or not is_ours(scope):
