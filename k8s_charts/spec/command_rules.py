@@ -100,8 +100,8 @@ def shell_faults(settings: Mapping[str, Any]) -> Iterator[str]:
                     f"{name} has several lines: one command is allowed; end a line with \\ to go "
                     "on in the next, or write a script"
                 )
-            elif word := _find_operator(line, plain):
-                yield _no_shell(name, word)
+            elif operator := _find_operator(line, plain):
+                yield _no_shell(name, operator)
         elif isinstance(line, list | tuple):
             words = (word for word in line if isinstance(word, str))
             if word := next((word for word in words if _EXPANDED_WORD.fullmatch(word)), None):
