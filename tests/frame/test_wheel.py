@@ -21,6 +21,7 @@ from paddle_aws.rehearsal.cloud import ACCOUNT, Cloud
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
+UV = Path(sys.executable).with_name("uv")
 
 
 @pytest.fixture(scope="module")
@@ -39,17 +40,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
             (source / name).parent.mkdir(parents=True, exist_ok=True)
             (source / name).write_bytes((ROOT / name).read_bytes())
     built = source / "dist"
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--quiet",
-        "--no-index",
-        "--no-deps",
-        "--no-build-isolation",
-    ]
-    subprocess.run([*pip, "--wheel-dir", built, source], check=True)
+    build = [UV, "build", "--wheel", "--offline", "--quiet", "--no-build-isolation"]
+    subprocess.run([*build, "--python", sys.executable, "--out-dir", built, source], check=True)
     (wheel,) = built.glob("*.whl")
     return wheel
 
@@ -77,18 +69,8 @@ def environment(folder: Path, wheel: Path, extras: set[str]) -> Path:
     index is needed.
     """
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "--python",
-        folder / "bin/python",
-        "install",
-        "--quiet",
-        "--no-index",
-        "--no-deps",
-    ]
-    subprocess.run([*pip, wheel], check=True)
+    install = [UV, "pip", "install", "--offline", "--quiet", "--no-deps"]
+    subprocess.run([*install, "--python", folder / "bin/python", wheel], check=True)
     (packages,) = folder.glob("lib/python3*/site-packages")
     for package in needed(
         Distribution.at(next(packages.glob("paddle_aws-*"))), extras, {}
