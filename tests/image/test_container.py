@@ -150,10 +150,9 @@ def test_a_jobs_own_packages_are_one_layer_and_what_does_not_fit_is_refused(
     finally:
         podman.run("rmi", image, check=False)
     refused = build(["protobuf>=7"], [], code=2)
-    assert refused.stderr.splitlines()[-1].startswith(
-        "program.requirements do not fit together: program.requirements needs protobuf>=7 and the "
-        "image (Paddle 2.6) needs protobuf<7,>=5; "
-    )
+    sentence = refused.stderr.splitlines()[-1]
+    assert sentence.startswith("program.requirements do not fit together: ")
+    assert sentence.endswith("(the image's Paddle 2.6 needs protobuf>=5,<7)")
 
 
 @pytest.fixture
