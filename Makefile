@@ -54,7 +54,7 @@ STAGES = @$(PYTHON) tests/stages.py "environments and lint" "$(MAKE) -j4 $(QUIET
 test: machine python paddle-python  ## lint, and each mechanism once: the quick tests, then the slow ones
 	$(STAGES) "slow tests" '$(SLOW) -m "(slow or container) and not long"'
 
-test-all: machine python paddle-python  ## everything, as CI: with the matrices, the largest sizes, the benchmarks
+test-all: machine python paddle-python  ## everything: with the matrices, the largest sizes, the benchmarks
 	$(STAGES) "slow and long tests" '$(SLOW) -m "slow or container or long"' growth "$(BIN)/python tests/growth.py $(SINCE)"
 
 # What the quick tests of a room need beside the project's own environment.
