@@ -326,8 +326,11 @@ class WorkerGroup:
                 self._tell()
 
     async def _look(self) -> list[Entry]:
-        """Looks at the processes of the attempt, and returns them."""
-        return await self._ranks.look([worker.pid for worker in self._standby])
+        """Looks at the processes of the attempt but its pservers, which outlast those that train,
+        and returns them.
+        """
+        others = [*self._standby, *self._workers_of("server")]
+        return await self._ranks.look([worker.pid for worker in others])
 
     async def _watch_processes(self) -> None:
         """Follows the command's processes, and ends the job if they form another world than the

@@ -35,8 +35,8 @@ RELEASE_SECONDS = 5.0
 GOODBYE_SECONDS = 5.0
 """Seconds for the other pods to hear how the job ended before the pod of trainer 0 leaves."""
 BEGIN_DEADLINE = 6 * 3600.0
-"""Seconds in which an attempt may begin: it may have to copy what a lost pod has open, or read all
-of a checkpoint. A volume that hangs shows in the lease.
+"""Seconds in which a command's attempt may begin: it may have to copy what a lost pod has open. A
+volume that hangs shows in the lease.
 """
 LEAST_CHECKS = 4
 """The least checks of the program's progress in the time for which an attempt may go without.
@@ -95,7 +95,7 @@ class Server:
         work = (
             self._connections.listen(),
             self._tick(),
-            self._ask_volume(books),
+            self._ask_volume(books, 0.0 if progress.trainers_join else BEGIN_DEADLINE),
             self._look(rendezvous, progress),
             self._tell_progress(rendezvous),
         )
@@ -173,7 +173,7 @@ class Server:
 
     # Time, the lease and the volume.
 
-    async def _ask_volume(self, books: Bookkeeper) -> None:
+    async def _ask_volume(self, books: Bookkeeper, begin_deadline: float) -> None:
         try:
             while True:
                 question = await self._questions.get()
@@ -182,7 +182,7 @@ class Server:
                         partial(books.answer, question),
                         self._pod,
                         self._say,
-                        BEGIN_DEADLINE if isinstance(question, e.Begin) else 0.0,
+                        begin_deadline if isinstance(question, e.Begin) else 0.0,
                     )
                 )
                 self._questions.task_done()

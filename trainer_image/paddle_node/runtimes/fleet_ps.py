@@ -85,7 +85,11 @@ def processes(
             for kind, role in roles.items()
         )
     log = pod.folder.server_log(pod.trainer_id)
-    return (replace(server, role="server", log=log, ports=(pod.port,), health="/health"), trainer)
+    # A pserver of a command ends only when the agents end it.
+    server = replace(
+        server, role="server", log=log, ports=(pod.port,), health="/health", judged=False
+    )
+    return (server, trainer)
 
 
 def progress(pod: PodEnvironment, say: Callable[[str], None]) -> Progress:
