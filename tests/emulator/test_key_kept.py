@@ -4,6 +4,7 @@ any more.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,21 @@ def template(kept: bool = False) -> dict[str, Any]:
         RemovalPolicies.of(app).retain(apply_to_resource_types=["AWS::KMS::Key"])
     document: dict[str, Any] = app.synth().get_stack_by_name("Theirs").template
     return document
+
+
+def make_cluster_role(cloud: Cloud) -> str:
+    trust = {
+        "Version": "2012-10-17",
+        "Statement": {
+            "Effect": "Allow",
+            "Principal": {"Service": "eks.amazonaws.com"},
+            "Action": "sts:AssumeRole",
+        },
+    }
+    role = cloud.client("iam").create_role(
+        RoleName="kept-cluster", AssumeRolePolicyDocument=json.dumps(trust)
+    )
+    return role["Role"]["Arn"]
 
 
 def arn_of_key(cloud: Cloud, stack: str) -> str:
@@ -91,7 +107,7 @@ def test_each_kind_of_what_a_key_encrypts_is_noticed(
     cloud.client("backup").create_backup_vault(BackupVaultName="kept-vault", EncryptionKeyArn=key)
     cloud.client("eks").create_cluster(
         name="kept-cluster",
-        roleArn="arn:aws:iam::000000000000:role/x",
+        roleArn=make_cluster_role(cloud),
         resourcesVpcConfig={"subnetIds": []},
         encryptionConfig=[{"resources": ["secrets"], "provider": {"keyArn": key}}],
     )

@@ -149,7 +149,7 @@ def test_kubectl_applies_the_same_manifests(run: Run, api: JobController, folder
     assert run("manifests").code == 0
     command = ["kubectl", "apply", "--server-side", "--validate=false", "-f", "dist"]
     done = subprocess.run(command, text=True, capture_output=True)
-    assert done.stdout.count("serverside-applied") == 12 and api.all("jobs"), done.stderr
+    assert done.stdout.count("serverside-applied") == 14 and api.all("jobs"), done.stderr
 
 
 @pytest.fixture
@@ -159,11 +159,28 @@ def cluster(aws: Cloud, folder: Path) -> Path:
     """
     eks = aws.client("eks")
     if "paddle" not in eks.list_clusters()["clusters"]:
-        role = f"arn:aws:iam::{'0' * 12}:role/x"
+        trust = {
+            "Version": "2012-10-17",
+            "Statement": {
+                "Effect": "Allow",
+                "Principal": {"Service": "eks.amazonaws.com"},
+                "Action": "sts:AssumeRole",
+            },
+        }
+        made = aws.client("iam").create_role(
+            RoleName="x", AssumeRolePolicyDocument=json.dumps(trust)
+        )
+        role = made["Role"]["Arn"]
         eks.create_cluster(
             name="paddle", roleArn=role, resourcesVpcConfig={"subnetIds": ["subnet-1", "subnet-2"]}
         )
-    shutil.copy(Path(__file__).parents[2] / "cluster.yaml", folder)
+    # The settings let the caller in, so no role is needed.
+    caller = aws.client("sts").get_caller_identity()["Arn"]
+    settings = (Path(__file__).parents[2] / "cluster.yaml").read_text()
+    assert "administrators: []" in settings
+    (folder / "cluster.yaml").write_text(
+        settings.replace("administrators: []", f"administrators: [{caller}]")
+    )
     other = {"name": "other", "cluster": {"server": "https://other.example"}}
     (folder / "config").write_text(
         yaml.safe_dump({"clusters": [other], "current-context": "other", "users": None})

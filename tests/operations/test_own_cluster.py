@@ -205,6 +205,16 @@ def test_a_tunnel_to_eks_keeps_the_name_of_the_certificate(
         "certificateAuthority": {"data": "Q0E="},
         "resourcesVpcConfig": {"endpointPublicAccess": False},
     }
+    caller = {"UserId": "AIDA", "Account": "0" * 12, "Arn": f"arn:aws:iam::{'0' * 12}:user/me"}
+    role = {"OutputKey": "OperatorRoleArn", "OutputValue": f"arn:aws:iam::{'0' * 12}:role/operator"}
+    stack = {
+        "StackName": "paddle-access",
+        "CreationTime": "2026-01-01T00:00:00Z",
+        "StackStatus": "CREATE_COMPLETE",
+        "Outputs": [role],
+    }
+    aws_api.answer("sts", "GetCallerIdentity", caller)
+    aws_api.answer("cloudformation", "DescribeStacks", {"Stacks": [stack]})
     aws_api.answer("eks", "DescribeCluster", {"cluster": paddle})
     done = run("kubeconfig", str(SHIPPED), "--file", str(tmp_path / "config"), "--tunnel")
     assert done.code == 0, done.err

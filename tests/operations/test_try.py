@@ -301,7 +301,7 @@ def test_inputs_are_laid_as_the_data_job_lays_them(run: Run, folder: Path, capfd
         ("gone", "inputs.x is gone: there is no file gone; give a file (a folder as a .tar)"),
     ]:
         done = run("try", "--run", "--set", f"inputs.x={given}")
-        assert done.code == 2 and done.err.strip().startswith(sentence), done.err
+        assert done.code == 2 and f"\n{sentence}" in f"\n{done.err}", done.err
     assert run("try", "--set", "inputs.x=gone").code == 2
 
 
