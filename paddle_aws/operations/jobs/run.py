@@ -51,6 +51,10 @@ class Run(SavedResults):
         self.cluster, self.name, self.namespace, self.file = cluster, name, namespace, file
         self.training = ""
         """The object that `submit` created. Empty: the newest of this name."""
+        self.earlier: set[str] = set()
+        """The uids of the trainings that were there before it: creation times have a resolution of
+        a second, which does not order two of them.
+        """
         self.follower = Follower(cluster, name, namespace)
 
     def __repr__(self) -> str:
@@ -150,15 +154,23 @@ class Run(SavedResults):
             self._require_own()  # It may have been replaced meanwhile.
 
     def _require_own(self) -> None:
-        """Raises Failed if the newest training of this name is not the one that was submitted
-        here.
+        """Raises Failed if a training was submitted under this name after the one that was
+        submitted here.
         """
         if not self.training:
             return
-        last = newest_training(runs(self.cluster, self.namespace, selector(self.name)))
-        if last is not None and last["metadata"]["name"] != self.training:
+        found = runs(self.cluster, self.namespace, selector(self.name))
+        later = newest_training(
+            [
+                run
+                for run in found
+                if run["metadata"]["name"] != self.training
+                and run["metadata"]["uid"] not in self.earlier
+            ]
+        )
+        if later is not None:
             raise Failed(
-                f"job {self.name} was submitted again as {last['metadata']['name']}, which has "
+                f"job {self.name} was submitted again as {later['metadata']['name']}, which has "
                 f"replaced {self.training}: paddle_aws.find({self.name!r}) answers for that"
             )
 
@@ -198,7 +210,9 @@ def submit_loaded(
         mark_used(submission.deployed.image, cluster.say)
     upload_program(cluster, submission)
     split_data(submission, run.follower)
+    before = runs(cluster, run.namespace, selector(run.name))
     start_training(cluster, submission)
+    run.earlier = {document["metadata"]["uid"] for document in before}
     run.training = submission.training["metadata"]["name"]
     return run
 
