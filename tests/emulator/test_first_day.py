@@ -98,8 +98,10 @@ class Day(Account):
     @contextmanager
     def by(self, keys: Keys) -> Iterator[None]:
         before, self.whose = self.whose, keys
-        yield
-        self.whose = before
+        try:
+            yield
+        finally:
+            self.whose = before
 
     def of(self, service: str, keys: Keys) -> Any:
         session = boto3.session.Session(
@@ -182,17 +184,19 @@ def tools() -> Iterator[str]:
 def begin(door: Any, state: Path) -> Day:
     parts = [*PARTS, PARTS[0].with_name("door.py")]
     extra = {"DOOR": door.entry, "CDK_VALIDATION": "false", "KUBECONFIG": str(state / "kubeconfig")}
+    extra |= {"COLUMNS": "1000"}  # The caller's, where it is set, would break sentences into lines.
     return Day(project=PROJECT, state=state, parts=parts, extra=extra)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="class")
 def day(door: Any, tools: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Day]:
+    """One account for a class, and one for each test that is in none (so pytest's scope has it)."""
     with begin(door, tmp_path_factory.mktemp("day")) as started:
         door.tokens = Tokens(started)
         yield started
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="class")
 def config(day: Day) -> Path:
     """The shipped settings, with the address that the page says to name."""
     settings = yaml.safe_load((PROJECT / "cluster.yaml").read_text())
@@ -211,12 +215,12 @@ def test_the_page_has_the_commands_of_this_test() -> None:
     assert [command for command in page_commands() if command not in ELSEWHERE] == list(RUN)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="class")
 def administrator(day: Day) -> Keys:
     return day.identity_center_administrator()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="class")
 def deployed(day: Day, administrator: Keys, config: Path) -> dict[str, str]:
     """The page's first half, by the Identity Center's administrator. Returns the outputs."""
     with day.by(administrator):
@@ -240,7 +244,7 @@ def doctor(day: Day, *words: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="class")
 def tina(day: Day, deployed: dict[str, str]) -> Keys:
     """A member of the trainers' group."""
     return day.user("tina", deployed["TrainerGroup"])
@@ -299,11 +303,22 @@ def fails(steps: Mapping[str, Callable[[], None]]) -> dict[str, str]:
     return failed
 
 
-def test_the_day(day: Day, steps: dict[str, Callable[[], None]]) -> None:
+def test_the_day(
+    day: Day,
+    deployed: dict[str, str],
+    administrator: Keys,
+    tina: Keys,
+    config: Path,
+    steps: dict[str, Callable[[], None]],
+) -> None:
+    """One test: the day's end destroys what the others need, and tests run in any order."""
     assert fails(steps) == {}
+    a_member_of_the_trainers_may_no_more(day, deployed, tina, config)
+    root_is_told_at_once(day, deployed, config)
+    and_back_to_nothing(day, deployed, administrator, config)
 
 
-def test_a_member_of_the_trainers_may_no_more(
+def a_member_of_the_trainers_may_no_more(
     day: Day, deployed: dict[str, str], tina: Keys, config: Path
 ) -> None:
     s3 = day.of("s3", tina)
@@ -320,7 +335,7 @@ def test_a_member_of_the_trainers_may_no_more(
     assert "AccessDenied" in day.kubectl(day.state / "hers", tina)
 
 
-def test_root_is_told_at_once(day: Day, deployed: dict[str, str], config: Path) -> None:
+def root_is_told_at_once(day: Day, deployed: dict[str, str], config: Path) -> None:
     root = dict(zip(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), day.root, strict=True))
     with day.by(root):
         with pytest.raises(BadInput, match="root, which may take no role"):
@@ -330,48 +345,8 @@ def test_root_is_told_at_once(day: Day, deployed: dict[str, str], config: Path) 
         day.take(deployed["OperatorRoleArn"], root)
 
 
-def call(day: Day, words: str, given: Mapping[str, Any]) -> Any:
-    service, operation = words.split()
-    return getattr(day.client(service), operation)(**given)
-
-
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda file: file.stem)
-def test_the_day_finds(
-    day: Day, deployed: dict[str, str], steps: dict[str, Callable[[], None]], mutant: Path
-) -> None:
-    roles = {name: value for name, value in deployed.items() if name.endswith("RoleArn")}
-    names = {name[:-3]: value.rpartition("/")[2] for name, value in roles.items()}
-    associations = day.client("eks").list_pod_identity_associations(
-        clusterName="paddle", serviceAccount=DATA_ACCOUNT
-    )["associations"]
-    association = day.client("eks").describe_pod_identity_association(
-        clusterName="paddle", associationId=associations[0]["associationId"]
-    )["association"]
-    data = association["roleArn"].rpartition("/")[2]
-    iam = day.client("iam")
-    [policy] = iam.list_attached_role_policies(RoleName=data)["AttachedPolicies"]
-    attached = iam.list_attached_group_policies(GroupName=deployed["TrainerGroup"])
-    policies = {p["PolicyName"]: p["PolicyArn"] for p in attached["AttachedPolicies"]}
-    [takes] = [arn for name, arn in policies.items() if "MayTakeRole" in name]
-    [may] = [arn for name, arn in policies.items() if "TrainerPolicy" in name]
-    values = {**deployed, **names, "DataRole": data, "DataPolicyArn": policy["PolicyArn"]}
-    values |= {"TakesArn": takes, "TrainerPolicyArn": may, "Account": ACCOUNT}
-    values |= {"AssociationId": association["associationId"]}
-    values |= {"DataRoleArn": association["roleArn"]}
-    case = yaml.safe_load(Template(mutant.read_text()).substitute(values))
-    for words, given in case["does"].items():
-        call(day, words, given)
-    try:
-        assert case["found_by"] in fails({case["found_by"]: steps[case["found_by"]]})
-    finally:
-        for words, given in case["undone_by"].items():
-            call(day, words, given)
-    step = steps[case["found_by"]]
-    step()
-
-
-def test_and_back_to_nothing(
-    day: Day, deployed: dict[str, str], administrator: Keys, tina: Keys, config: Path
+def and_back_to_nothing(
+    day: Day, deployed: dict[str, str], administrator: Keys, config: Path
 ) -> None:
     group = deployed["TrainerGroup"]
     with day.by(administrator):
@@ -385,6 +360,50 @@ def test_and_back_to_nothing(
         assert "nothing of cluster paddle is left" in "\n".join(
             day.paddle_aws("leftovers", str(config))
         )
+
+
+def call(day: Day, words: str, given: Mapping[str, Any]) -> Any:
+    service, operation = words.split()
+    return getattr(day.client(service), operation)(**given)
+
+
+@pytest.mark.long
+class TestMutants:
+    """The faults of mutants/, in one account: each is undone."""
+
+    @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda file: file.stem)
+    def test_the_day_finds(
+        self, day: Day, deployed: dict[str, str], steps: dict[str, Callable[[], None]], mutant: Path
+    ) -> None:
+        roles = {name: value for name, value in deployed.items() if name.endswith("RoleArn")}
+        names = {name[:-3]: value.rpartition("/")[2] for name, value in roles.items()}
+        associations = day.client("eks").list_pod_identity_associations(
+            clusterName="paddle", serviceAccount=DATA_ACCOUNT
+        )["associations"]
+        association = day.client("eks").describe_pod_identity_association(
+            clusterName="paddle", associationId=associations[0]["associationId"]
+        )["association"]
+        data = association["roleArn"].rpartition("/")[2]
+        iam = day.client("iam")
+        [policy] = iam.list_attached_role_policies(RoleName=data)["AttachedPolicies"]
+        attached = iam.list_attached_group_policies(GroupName=deployed["TrainerGroup"])
+        policies = {p["PolicyName"]: p["PolicyArn"] for p in attached["AttachedPolicies"]}
+        [takes] = [arn for name, arn in policies.items() if "MayTakeRole" in name]
+        [may] = [arn for name, arn in policies.items() if "TrainerPolicy" in name]
+        values = {**deployed, **names, "DataRole": data, "DataPolicyArn": policy["PolicyArn"]}
+        values |= {"TakesArn": takes, "TrainerPolicyArn": may, "Account": ACCOUNT}
+        values |= {"AssociationId": association["associationId"]}
+        values |= {"DataRoleArn": association["roleArn"]}
+        case = yaml.safe_load(Template(mutant.read_text()).substitute(values))
+        for words, given in case["does"].items():
+            call(day, words, given)
+        try:
+            assert case["found_by"] in fails({case["found_by"]: steps[case["found_by"]]})
+        finally:
+            for words, given in case["undone_by"].items():
+                call(day, words, given)
+        step = steps[case["found_by"]]
+        step()
 
 
 def test_a_restricted_deployer(door: Any, tools: str, tmp_path: Path) -> None:
