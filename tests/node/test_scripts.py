@@ -17,6 +17,10 @@ import os, signal, socket, sys, time
 how = sys.argv[1] if len(sys.argv) > 1 else "well"
 rank, port = int(os.environ["RANK"]), int(os.environ["MASTER_PORT"])
 attempt = int(os.environ["PADDLE_NODE_ATTEMPT"])
+try:
+    import paddle.distributed
+except ImportError:
+    pass
 if how == "config":
     raise KeyError("no such setting")
 if rank == 0:
@@ -111,10 +115,54 @@ if os.fork():
 time.sleep(600)
 """
 SERVICE = "import time\ntime.sleep(600)\n"
+SMOKE = """
+from paddle.optimizer.optimizer import Optimizer
+Optimizer()._apply_optimize()
+"""
+MONITORS = """
+import subprocess, sys
+subprocess.Popen([sys.executable, "service.py"], start_new_session=True)
+exec(open("slow.py").read())
+"""
+READY = """
+import os
+if not os.path.exists("tried"):
+    open("tried", "w").close()
+    raise ConnectionRefusedError("not yet")
+"""
+LISTING = "for number in range(200000): print('file', number)\n"
+# Waits for the other pod, and does nothing more.
+WAITS = TRAIN.split("for step")[0].replace("import paddle.distributed", "pass")
+# Plain Python that trains for two seconds.
+SLOW = """
+import os, signal, sys, time
+for step in range(20):
+    print("step", step, flush=True)
+    time.sleep(0.1)
+    if step == 8 and sys.argv[1:] == ["kill"]:
+        os.kill(os.getpid(), signal.SIGKILL)
+open(os.environ["WROTE"] + "/" + os.environ["RANK"], "w").write("trained")
+"""
+POOL = """
+import multiprocessing as mp, runpy
+try:
+    import paddle.distributed
+except ImportError:
+    pass
+if __name__ == "__main__":
+    with mp.get_context("spawn").Pool(2) as pool:
+        pool.map(abs, [1, 2, 3])
+    runpy.run_path("train.py", run_name="__main__")
+"""
 FILES = {
     "train.py": TRAIN, "forks.py": FORKS, "spawns.py": MULTIPROCESSING, "launches.py": LAUNCHES,
     "retries.py": RETRIES, "plain.py": PLAIN, "plot.py": PLOT, "handles.py": HANDLES,
     "daemon.py": DAEMON, "service.py": SERVICE,
+    "paddle/__init__.py": "in_dynamic_mode = lambda: True\n", "paddle/distributed.py": "",
+    "paddle/optimizer/__init__.py": "",
+    "paddle/optimizer/optimizer.py": "class Optimizer:\n    def _apply_optimize(self): pass\n",
+    "smoke.py": SMOKE, "monitors.py": MONITORS, "ready.py": READY, "listing.py": LISTING,
+    "waits.py": WAITS, "slow.py": SLOW, "pool.py": POOL,
     "Makefile": "train:\n\t-python train.py raise\n",
 }  # fmt: skip
 
@@ -176,6 +224,7 @@ def scripts(job):
         (pods.place / "wrote").mkdir()
         lines = f"export WROTE={pods.place}/wrote\n{lines}\n"
         for name, text in {**FILES, "run.sh": lines}.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text)
         return pods
 
@@ -213,6 +262,25 @@ BAD = {
     "another PYTHONPATH": ("PYTHONPATH=. python train.py raise | tee log", "ended with 1"),
     "python -I": ("python -I train.py raise | tee log", "ended with 1"),
     "plain": ("python plain.py raise | tee log", "RuntimeError: a plain program fell"),
+    "other arguments": ("python train.py raise | tee a\npython train.py well | tee b", LABEL),
+    "killed beside a helper": (
+        "python slow.py kill &\nsleep 0.2\npython plain.py\nwait\necho done",
+        "SIGKILL",
+    ),
+    "python -X utf8 -E": ("python -X utf8 -E slow.py kill | tee log", "SIGKILL"),
+    "python -u -S": ("python -u -S slow.py kill | tee log", "SIGKILL"),
+    "another sitecustomize": (
+        "mkdir lib; touch lib/sitecustomize.py\n"
+        "PYTHONPATH=$PWD/lib:$PYTHONPATH python slow.py kill | tee log",
+        "SIGKILL",
+    ),
+    "-c": ("python -c 'import train' raise 2>&1 | tee log\n", "ended with 1"),
+    "lines": ("echo 'raise RuntimeError(\"label 17\")' | python - | tee log", "label 17"),
+    "-m": (
+        "mkdir -p src/pkg; cp plain.py src/pkg/\n"
+        "PYTHONPATH=src:$PYTHONPATH python -m pkg.plain raise | tee log",
+        "a plain program fell",
+    ),
 }
 
 
@@ -250,6 +318,20 @@ SOUND = {
     "multiprocessing": "python spawns.py",
     "make": "make -f /dev/stdin <<< $'train:\\n\\tpython train.py'",
     "killed once": "python train.py 'killed once' | tee log",
+    "a step alone": "set -e\npython smoke.py\npython train.py",
+    "a Python's monitor": "python monitors.py",
+    "a monitor that is stopped": (
+        "python slow.py & T=$!\nsleep 0.5\npython service.py & M=$!\nwait $T\nkill $M"
+    ),
+    "a pool": "python pool.py",
+    "a forked child": (
+        "python -c 'import os; os.fork() or os._exit(7); os.wait()'\npython train.py"
+    ),
+    "until": "until python ready.py; do sleep 0.1; done\npython train.py",
+    "head and plain Python": "python listing.py | head -n 1\npython slow.py",
+    "a plain warm-up": "python plot.py || true\npython slow.py",
+    "plain Python and a helper": "nohup python slow.py > log &\nsleep 0.3\npython plain.py",
+    "a wait": "python waits.py\nnohup python train.py > log &",
 }
 
 
@@ -261,9 +343,11 @@ def test_training_that_went_well_is_no_failure(scripts, name) -> None:
     assert (pods.place / "wrote/0").exists() and (pods.place / "wrote/1").exists(), logs
     assert len(pods.attempts()) == (2 if name == "killed once" else 1)
     said = re.search("the job is done(.*)", logs)[1]
-    assert "connected" not in said
+    assert "connected" not in said or re.search("slow|monitors", SOUND[name])
     plot = "plot.py ended with 1: ImportError: no module named matplotlib (plot.py:1)"
-    assert (plot in said) == (name == "a plot"), said
+    assert (plot in said) == (name in ("a plot", "a plain warm-up")), said
+    assert "ready.py" not in said
+    assert ("ended with 7" in said) == (name == "a forked child"), said
 
 
 WRAPPERS = {

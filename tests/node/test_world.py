@@ -77,11 +77,12 @@ ranks = [
 ]
 sys.exit(max(rank.wait() for rank in ranks))
 """
-# Steps with an optimizer as Paddle has it, and meets nobody.
+# Makes a hundred steps with an optimizer as Paddle has it, and meets nobody.
 STEPS_ALONE = """
 import time
 from paddle.optimizer.optimizer import Optimizer
-Optimizer()._apply_optimize()
+for _ in range(100):
+    Optimizer()._apply_optimize()
 time.sleep(60)
 """
 FILES = {

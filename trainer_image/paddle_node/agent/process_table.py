@@ -55,11 +55,15 @@ def descendants(ancestor: int, but: Collection[int] = ()) -> list[Entry]:
     return found
 
 
-def descends(pid: int, ancestor: int) -> bool:
-    """Returns whether a process descends from another."""
+def find_ancestors(pid: int, ancestor: int) -> tuple[int, ...]:
+    """Returns whom a process descends from, nearest first, up to `ancestor`, with that; empty: it
+    does not descend from it.
+    """
+    line: list[int] = []
     while pid > 1 and pid != ancestor and (entry := read_entry(pid)) is not None:
         pid = entry.parent
-    return pid == ancestor
+        line.append(pid)
+    return tuple(line) if pid == ancestor else ()
 
 
 def read_list(pid: int, name: str) -> list[str]:

@@ -29,10 +29,14 @@ from paddle_node.runtimes import HOOK
 
 OTHER, OWN, IMPORTED, TRAINED = range(4)
 """Evidence that a Python is a rank: it runs a file of the program; it has imported the distributed
-part of Paddle or torch; it has made a step or is connected to the job's other ranks.
+part of Paddle or torch; it has made a step, or imported that and is connected to the job's pods.
 """
 STARTING = 10.0
 """Seconds in which a Python that can have the hook connects."""
+TOLD = {128 + signal.SIGTERM, 128 + signal.SIGINT, 128 + signal.SIGHUP, None}
+"""Exit codes of what was told to end; Linux before 6.15 does not tell that of most signals."""
+MANY = 100
+"""Steps after which one that trains alone is no mere try; the hook tells of them."""
 UNFLUSHED = 120
 """Python's exit code if all went well, but nobody read its last lines."""
 MAY_START = {
@@ -57,14 +61,29 @@ class Python:
     entry: Entry
     words: str
     key: str
-    """What it runs: equal in one that is tried again."""
+    """What it runs, without the arguments."""
+    arguments: tuple[str, ...]
     rank: tuple[str, str]
-    level: int
+    above: tuple["Python", ...]
+    """Those that it descends from."""
+    line: tuple[int, ...]
+    """The process ids of all that it descends from below the agent, nearest first."""
+    own: bool
+    """It runs a file of the program, or lines of the script."""
     began: int
     watch: Watch
+    session: int = 0
     hooked: bool = False
     forked: bool = False
+    imported: bool = False
+    joined: bool = False
+    """It was connected to a pod of the job."""
+    listens: bool = False
     stepped: bool = False
+    steps: int = 0
+    """`MANY` from so many on; before that, 1 from the first on."""
+    told: bool = False
+    """It told its exit code itself."""
     static: bool = False
     """It has built a static program, whose steps nobody sees."""
     ended: int | None = None
@@ -76,6 +95,19 @@ class Python:
     """The exception or the words with which it ended."""
     uncaught: bool = False
     """`error` is an exception that nothing caught."""
+
+    @property
+    def level(self) -> int:
+        """The evidence that it is a rank."""
+        inherited = self.forked and any(python.imported for python in self.above)
+        if self.stepped or (self.joined and (self.imported or inherited)):
+            return TRAINED
+        return IMPORTED if self.imported else OWN if self.own else OTHER
+
+    @property
+    def age(self) -> float:
+        """Seconds since it was started."""
+        return _age(self.entry)
 
     @property
     def went_well(self) -> bool:
@@ -104,28 +136,26 @@ def judge(pythons: Collection[Python], others: Collection[tuple[Entry, str]] = (
     """Judges the Pythons of a pod. `others`: what else runs, with the names of the programs."""
     top = max((python.level for python in pythons), default=OTHER)
     ranks = [python for python in pythons if python.level == top] if top else []
-    ended = [rank for rank in ranks if rank.ended is not None]
+    ended = [python for python in pythons if python.ended is not None]
     verdict = Verdict()
-    for rank in ranks:
-        if rank.ended is None and not _serves(rank, ended):
-            verdict.waits_for.append(str(rank))
-    failed = [
-        rank
-        for rank in ended
-        if not rank.went_well and not _tried_again(rank, ended) and not _serves(rank, ended)
+    for python in pythons:
+        if python.ended is None and python.level >= OWN and not _serves(python, ended):
+            verdict.waits_for.append(str(python))
+    fallen = [
+        python
+        for python in ended
+        if not python.went_well and not _tried_again(python, ended) and not _was_ended(python)
     ]
-    failed.sort(key=lambda rank: rank.ended or 0)
+    fallen.sort(key=lambda python: python.ended or 0)
+    failed = [rank for rank in fallen if rank in ranks and not _goes_on(rank, ended)]
     verdict.failed = [rank for rank in failed if rank.hooked or rank.code is not None]
     verdict.doubts = [
-        f"the end of {rank} was not seen (docs/pod.md)"
-        for rank in failed
-        if rank not in verdict.failed
-    ]
-    verdict.doubts += [
-        f"{python.words} ended with {describe_code(python.code)}"
+        f"the end of {python} was not seen (docs/pod.md)"
+        if python in failed
+        else f"{python.words} ended with {describe_code(python.code)}"
         + (f": {python.error}" if python.error else "")
-        for python in pythons
-        if OWN <= python.level < top and python.ended is not None and not python.went_well
+        for python in fallen
+        if python not in verdict.failed and (python.level >= OWN or _fell_as_child(python))
     ]
     # With Paddle or torch in the pod, other programs of its are no training.
     trained = TRAINED if top >= IMPORTED else OWN
@@ -137,27 +167,70 @@ def judge(pythons: Collection[Python], others: Collection[tuple[Entry, str]] = (
     return verdict
 
 
-def _serves(rank: Python, ended: Iterable[Python]) -> bool:
-    """Whether a process only served another that went well: began before, and was still there."""
-    if rank.ended is not None and (rank.code is None or rank.code <= 128):
+def _serves(python: Python, ended: Iterable[Python]) -> bool:
+    """Whether one that still runs only serves others, one of which went well."""
+    if python.level == TRAINED:
         return False
+    for other in ended:
+        if not other.went_well or other.key == python.key or other.level < OWN:
+            continue
+        alike = other.level == python.level
+        earlier = python.began < other.began
+        left = python.level < IMPORTED and python.age > STARTING
+        detached = python.level < IMPORTED and python.session != other.session
+        if (
+            (other.level == TRAINED and (python.began < (other.ended or 0) or left))
+            or (other in python.above and detached)
+            or (alike and earlier and python.listens and not other.listens)
+            or (alike and earlier and other.joined and not python.joined)
+        ):
+            return True
+    return False
+
+
+def _tried_again(python: Python, ended: Iterable[Python]) -> bool:
+    """Whether it went well when it was started again: by the same Python, or as it was."""
     return any(
-        other.key != rank.key
+        (other.key, other.rank) == (python.key, python.rank)
         and other.went_well
-        and rank.began < other.began
-        and (rank.ended is None or rank.ended > (other.ended or 0))
+        and other.began > (python.ended or 0)
+        and (
+            other.arguments == python.arguments
+            or (bool(python.above) and other.above == python.above)
+        )
         for other in ended
     )
 
 
-def _tried_again(rank: Python, ended: Iterable[Python]) -> bool:
-    return any(
-        other.key == rank.key
-        and other.rank == rank.rank
-        and other.went_well
-        and other.began > (rank.ended or 0)
-        for other in ended
-    )
+def _was_ended(python: Python) -> bool:
+    """Whether the Python that started it ended it, and went well: a pool of processes."""
+    if python.code not in TOLD or (python.code is None and python.stepped):
+        return False
+    return any(other.went_well for other in python.above)
+
+
+def _goes_on(rank: Python, ended: Iterable[Python]) -> bool:
+    """Whether the program went well without this one: the script told it to end, or another file
+    ran after it, where nothing shows which of them trains.
+    """
+    others = [other for other in ended if other.went_well and other.level == rank.level]
+    if rank.code in TOLD:
+        return not rank.stepped and bool(others)
+    if rank.level > OWN or rank.code is None or rank.code > 128:
+        return False
+    return any(other.key != rank.key and other.began > (rank.ended or 0) for other in others)
+
+
+def _fell_as_child(python: Python) -> bool:
+    """Whether it is a forked child that fell, and has not become another program."""
+    code = python.code or 0
+    signaled = code > 128 and code != 128 + signal.SIGTERM
+    return python.forked and (signaled or (python.told and code > 0))
+
+
+def _age(entry: Entry) -> float:
+    now = time.clock_gettime(time.CLOCK_BOOTTIME)
+    return now - entry.started / os.sysconf("SC_CLK_TCK")
 
 
 def find_place(stacks: str) -> str:
@@ -198,8 +271,8 @@ class Ranks:
         self._open: dict[socket.socket, Python] = {}
         self._addresses: frozenset[str] = frozenset()
         self._inside = ""
-        self.met = False
-        """Whether a process of this pod has been connected to another pod."""
+        self.met: set[int] = set()
+        """Processes of this pod that have been connected to another pod."""
         with contextlib.suppress(OSError):
             self.folder.mkdir(parents=True)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -216,7 +289,7 @@ class Ranks:
         for connection in list(self._open):
             self._close(connection)
         self._seen.clear()
-        self.all, self._others, self.met = [], [], False
+        self.all, self._others, self.met = [], [], set()
         self._program = Path(os.path.realpath(pod.program))
         self._addresses = frozenset(addresses)
         self._inside = pod.pod_ip
@@ -235,6 +308,21 @@ class Ranks:
     def stepped(self) -> bool:
         """Whether any Python has made a step with an optimizer."""
         return any(python.stepped for python in self.all)
+
+    def is_alone(self, steps: int = 1) -> bool:
+        """Whether a Python has made so many steps, and no trainer, nor what started it or was
+        started by it, has been connected to another pod.
+        """
+        trainers = [python for python in self.all if python.level == TRAINED]
+        return any(trainer.steps >= steps for trainer in trainers) and not any(
+            self._has_met(trainer) for trainer in trainers
+        )
+
+    def _has_met(self, python: Python) -> bool:
+        pid = python.entry.pid
+        return bool(self.met & {pid, *python.line}) or any(
+            pid in other.line and other.entry.pid in self.met for other in self.all
+        )
 
     def judge(self) -> Verdict:
         """Judges what was seen until now; `look` sees what is there."""
@@ -316,7 +404,7 @@ class Ranks:
         peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
         pid = struct.unpack("3i", peer)[0]
         entry = process_table.read_entry(pid)
-        if entry is None or not process_table.descends(pid, os.getpid()):
+        if entry is None or not process_table.find_ancestors(pid, os.getpid()):
             connection.close()
             return
         python = self._add(entry)
@@ -347,23 +435,27 @@ class Ranks:
     def _take(self, python: Python, packet: bytes) -> None:
         kind, _, text = packet.decode(errors="replace").partition(" ")
         if len(packet) == 1:
+            python.told = True
             self._end(python, packet[0])
         elif kind == "imports":
-            python.level = max(python.level, IMPORTED)
+            python.imported = True
         elif kind == "static":
             python.static = True
         elif kind == "step":
-            python.level, python.stepped = TRAINED, True
+            python.stepped, python.steps = True, python.steps + 1
+            self._on_step(python)
+        elif kind == "steps":
+            python.steps = MANY
             self._on_step(python)
         elif kind == "peer":
             joined, met = world.is_inside(*text.partition(" ")[::2], self._addresses, self._inside)
-            python.level = TRAINED if joined else python.level
-            self.met = self.met or met
+            python.joined = python.joined or joined
+            self.met |= {python.entry.pid} if met else set()
         elif kind == "forked":
             parent = self._seen.get(python.entry.parent)
             python.forked = True
             python.key = f"child of {parent.key if parent else python.entry.parent}"
-            python.level = OTHER if python.level < TRAINED else TRAINED
+            python.own = python.imported = False
         elif kind in ("error", "words"):
             python.error, python.uncaught = text, kind == "error"
 
@@ -393,35 +485,52 @@ class Ranks:
             words = process_table.read_list(entry.pid, "cmdline")
             environ = process_table.read_list(entry.pid, "environ")
         variables = dict(text.partition("=")[::2] for text in environ)
-        key, own = self._identify(words, process_table.read_link(entry.pid, "cwd"))
-        if not key:
-            parent = self._seen.get(entry.parent)
-            key = f"child of {parent.key if parent else entry.parent}"
+        line = process_table.find_ancestors(entry.pid, os.getpid())
+        above = tuple(python for pid in line if (python := self._seen.get(pid)) is not None)
+        folders = (process_table.read_link(entry.pid, "cwd"), variables.get("PYTHONPATH", ""))
+        key, arguments, own = self._identify(words, *folders)
+        if not key and above:  # Python starts processes of its own by -c.
+            key = f"child of {above[0].key}"
+        elif not key:
+            key, own = " ".join(words[1:]), True
+        session = 0
+        with contextlib.suppress(OSError):
+            session = os.getsid(entry.pid)
         self._order += 1
         python = Python(
             entry,
             " ".join(words)[:LONGEST],
             key,
+            tuple(arguments),
             (variables.get(Variable.RANK, ""), variables.get(Variable.LAUNCHED_RANK, "")),
-            OWN if own else OTHER,
+            above,
+            line,
+            own,
             self._order,
             Watch(entry),
+            session,
         )
         self._seen[entry.pid] = python
         self.all.append(python)
         return python
 
-    def _identify(self, words: list[str], folder: str) -> tuple[str, bool]:
-        """Returns what tells a Python's program from others, and whether it is the user's own."""
+    def _identify(self, words: list[str], folder: str, path: str) -> tuple[str, list[str], bool]:
+        """Returns what tells a Python's program from others, its arguments, and whether it is the
+        user's own. `path`: PYTHONPATH.
+        """
         _, module, rest = command_line.split_python(["python", *words[1:]])
         if module:
-            file = Path(folder, *module.split("."))
-            own = file.with_suffix(".py").is_file() or file.is_dir()
-            return f"-m {module}", own and file.is_relative_to(self._program)
+            files = [Path(folder, base, *module.split(".")) for base in ["", *path.split(":")]]
+            own = any(
+                file.is_relative_to(self._program)
+                and (file.with_suffix(".py").is_file() or file.is_dir())
+                for file in map(Path, map(os.path.realpath, files))
+            )
+            return f"-m {module}", rest, own
         if not rest or rest[0].startswith("-"):
-            return "", False
+            return "", [], False
         script = Path(os.path.realpath(Path(folder, rest[0])))
-        return str(script), script.is_relative_to(self._program)
+        return str(script), rest[1:], script.is_relative_to(self._program)
 
     # What Linux tells.
 
@@ -434,8 +543,8 @@ class Ranks:
 
     async def look(self, but: Collection[int]) -> list[Entry]:
         """Looks at the processes below this one, except `but` and below, and returns them."""
-        found, connected, met = await background.call(partial(self._scan, but))
-        self.met = self.met or met
+        found, sockets = await background.call(partial(self._scan, but))
+        self.met |= sockets.met
         self.receive()
         self._others = []
         for entry, name in found:
@@ -449,22 +558,21 @@ class Ranks:
             elif not known:
                 self._others.append((entry, name))
             if known and python is not None:
-                if not python.hooked and python.level < IMPORTED and _has_imported(entry.pid):
-                    python.level = IMPORTED
-                if entry.pid in connected:
-                    python.level = TRAINED
+                if not python.hooked and not python.imported and _has_imported(entry.pid):
+                    python.imported = True
+                python.joined = python.joined or entry.pid in sockets.connected
+                python.listens = python.listens or entry.pid in sockets.listening
         for python in self.all:
             self._refresh(python)
         return [entry for entry, _ in found]
 
-    def _scan(self, but: Collection[int]) -> tuple[list[tuple[Entry, str]], set[int], bool]:
+    def _scan(self, but: Collection[int]) -> tuple[list[tuple[Entry, str]], world.Sockets]:
         found = [
             (entry, PurePosixPath(process_table.read_link(entry.pid, "exe")).name)
             for entry in process_table.descendants(os.getpid(), but)
         ]
         pids = [entry.pid for entry, _ in found]
-        connected, met = world.find_connected(pids, self._addresses, self._inside)
-        return found, connected, met
+        return found, world.find_sockets(pids, self._addresses, self._inside)
 
     def _refresh(self, python: Python) -> None:
         """Takes in how a Python ended that did not say so itself."""
@@ -479,9 +587,7 @@ class Ranks:
     @staticmethod
     def _is_starting(entry: Entry) -> bool:
         """Whether a Python will still connect."""
-        age = time.clock_gettime(time.CLOCK_BOOTTIME)
-        age -= entry.started / os.sysconf("SC_CLK_TCK")
-        if age > STARTING:
+        if _age(entry) > STARTING:
             return False
         with contextlib.suppress(OSError):
             variables = dict(
@@ -489,11 +595,18 @@ class Ranks:
             )
             path = variables.get("PYTHONPATH", "").split(":")
             words = process_table.read_list(entry.pid, "cmdline")
-            flags = "".join(word for word in words[1:2] if word[:1] == "-" and word[1:2] != "-")
+            flags = "".join(
+                word.partition("c")[0]
+                for word in command_line.split_python(["python", *words[1:]])[0][1:]
+                if word[:1] == "-" and word[:2] not in ("--", "-W", "-X")
+            )
+            folder = process_table.read_link(entry.pid, "cwd")
+            before = path[: path.index(HOOK)] if HOOK in path else []
             return (
                 HOOK in path
                 and Variable.WITNESS in variables
-                and not set(flags.partition("c")[0].partition("m")[0]) & set("IES")
+                and not set(flags) & set("IES")
+                and not any(Path(folder, base, "sitecustomize.py").is_file() for base in before)
             )
         return False
 

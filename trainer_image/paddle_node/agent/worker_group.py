@@ -83,7 +83,7 @@ class WorkerGroup:
         self._tasks = tasks
         self._tell = tell
         self._memory = limits.Memory(pod.environ)
-        self._ranks = Ranks(pod, lambda rank: self._tasks.spawn(self._check_alone()))
+        self._ranks = Ranks(pod, lambda rank: self._tasks.spawn(self._check_alone(ranks.MANY)))
         self._not_finite = ""
         """Which metrics are not finite, as was said last."""
         self._began = 0.0
@@ -390,16 +390,16 @@ class WorkerGroup:
                 )
         return doubts
 
-    async def _check_alone(self) -> None:
-        """Ends the job if this pod trains, and has never been connected to another pod. Peers come
-        to trainer 0, which may connect to nobody itself.
+    async def _check_alone(self, steps: int = 1) -> None:
+        """Ends the job if what made so many steps in this pod has never been connected to another
+        pod. Peers come to trainer 0, which may connect to nobody itself.
         """
         if not self._pod.trainer_id or not any(process.world for process in self._processes):
             return
         attempt = self.attempt
-        if not self._ranks.met:
+        if self._ranks.is_alone(steps):
             await self._look()
-        if not self._ranks.met and self._ranks.stepped and attempt == self.attempt:
+        if self._ranks.is_alone(steps) and attempt == self.attempt:
             self._alone = True
             lines = [python.words for python in self._ranks.all]
             self._tell(m.Fatal(ExitCode.BAD_SETTING, world.describe_alone(self._pod, lines)))

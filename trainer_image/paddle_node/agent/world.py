@@ -10,6 +10,7 @@ import ipaddress
 import os
 from collections.abc import Collection, Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from paddle_node import command_line
 from paddle_node.agent.process_table import Entry, read_list
@@ -28,7 +29,7 @@ WORKED_ALONE = (
 )
 _LONGEST = 120
 """Characters of a process's command line in a sentence."""
-_ESTABLISHED = "01"
+_ESTABLISHED, _LISTENING = "01", "0A"
 
 
 def describe(pod: PodEnvironment, size: int, who: str) -> str:
@@ -105,35 +106,44 @@ def describe_alone(pod: PodEnvironment, lines: Iterable[str]) -> str:
     )
 
 
-def find_connected(
-    pids: Collection[int], addresses: Collection[str], own: str
-) -> tuple[set[int], bool]:
-    """Returns which processes have a TCP connection to one of the job's addresses, and whether any
-    has one to another than `own`. A socket that several share is that of the first: parents come
-    first in `pids`.
+class Sockets(NamedTuple):
+    """Which processes have a TCP connection within the job, which have one to another pod, and
+    which listen.
+    """
+
+    connected: set[int]
+    met: set[int]
+    listening: set[int]
+
+
+def find_sockets(pids: Collection[int], addresses: Collection[str], own: str) -> Sockets:
+    """Returns what the sockets of processes show. A socket that several share is that of the first:
+    parents come first in `pids`. `addresses`: those of the job's pods, `own`: that of this one.
     """
     here = set(_forms(own))
     peers = {form for address in addresses for form in _forms(address)}
     # In a rehearsal a peer that connects has no address of its own.
     inside = here if ipaddress.ip_address(own).is_loopback else set()
-    sockets: dict[str, bool] = {}
+    sockets: dict[str, set[str]] = {}
     for table in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):
             for line in Path("/proc/self/net", table).read_text().splitlines()[1:]:
                 words = line.split()
                 local, remote = (word.partition(":")[0] for word in words[1:3])
-                if words[3] == _ESTABLISHED and (remote in peers or local in inside):
-                    sockets[f"socket:[{words[9]}]"] = remote in peers - here
-    connected, met = set(), False
+                name = f"socket:[{words[9]}]"
+                if words[3] == _LISTENING:
+                    sockets[name] = {"listening"}
+                elif words[3] == _ESTABLISHED and (remote in peers or local in inside):
+                    sockets[name] = {"connected", *(["met"] if remote in peers - here else [])}
+    found = Sockets(set(), set(), set())
     for pid in pids if sockets else ():
         with contextlib.suppress(OSError):
             for entry in os.scandir(f"/proc/{pid}/fd"):
                 with contextlib.suppress(OSError):
                     name = os.readlink(entry.path)  # noqa: PTH115 (there may be thousands)
-                    if name in sockets:
-                        met = sockets.pop(name) or met
-                        connected.add(pid)
-    return connected, met
+                    for kind in sockets.pop(name, ()):
+                        getattr(found, kind).add(pid)
+    return found
 
 
 def is_inside(local: str, remote: str, addresses: Collection[str], own: str) -> tuple[bool, bool]:

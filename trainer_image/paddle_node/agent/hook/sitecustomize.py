@@ -21,6 +21,8 @@ ANSWER = 2.0
 """Seconds for the agent to take note of this process, before it may end."""
 LONGEST = 300
 MOST_PEERS = 1000
+MANY = 100
+"""Steps after which one that trains alone is no mere try (agent/ranks.py)."""
 STACKS = 2
 """SIGRTMAX minus this signal makes a process write where its threads are."""
 
@@ -149,7 +151,7 @@ class Hook:
             self.tell("imports")
         elif name in OPTIMIZERS or name == "socket":
             try:
-                patch = self.tell_peers if name == "socket" else self.tell_first_step
+                patch = self.tell_peers if name == "socket" else self.tell_steps
                 return self.patch(name, path, patch)
             except Exception:
                 pass
@@ -198,28 +200,38 @@ class Hook:
 
         kind.connect, kind.accept = connect_and_tell, accept_and_tell
 
-    def tell_first_step(self, module):
+    def tell_steps(self, module):
+        """Tells the first step of an optimizer, and the one from which on it is no mere try."""
+        count = [0]
         if module.__name__.startswith("torch"):
             handles = []
 
             def stepped(*_):
-                handles.pop().remove()
-                self.tell("step")
+                count[0] += 1
+                if count[0] == MANY:
+                    handles.pop().remove()
+                if count[0] in (1, MANY):
+                    self.tell("step" if count[0] == 1 else "steps")
 
             handles.append(module.register_optimizer_step_post_hook(stepped))
             return
         kind = module.Optimizer
         apply = kind._apply_optimize
 
-        def first(*args, **more):
+        def counted(*args, **more):
             done = apply(*args, **more)
-            if kind._apply_optimize is first:
+            count[0] += 1
+            # A static program's optimizer is only built here: nobody sees its steps.
+            dynamic = count[0] not in (1, MANY) or sys.modules["paddle"].in_dynamic_mode()
+            if count[0] == 1:
+                self.tell("step" if dynamic else "static")
+            elif count[0] == MANY and dynamic:
+                self.tell("steps")
+            if (count[0] == MANY or not dynamic) and kind._apply_optimize is counted:
                 kind._apply_optimize = apply
-                # A static program's optimizer is only built here: nobody sees its steps.
-                self.tell("step" if sys.modules["paddle"].in_dynamic_mode() else "static")
             return done
 
-        kind._apply_optimize = first
+        kind._apply_optimize = counted
 
 
 def _begin():
