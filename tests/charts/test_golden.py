@@ -35,7 +35,7 @@ PROJECT = HERE.parents[1]
 FILES = [
     PROJECT / "job.yaml",
     *(HERE / "jobs").glob("*.yaml"),
-    *(PROJECT / "examples").glob("[pt]*/*.yaml"),
+    *(PROJECT / "examples").glob("[pt][au]*/*.yaml"),
 ]
 CASES = {path.stem: path for path in sorted(FILES)}
 

@@ -10,6 +10,7 @@ ROOT = Path(__file__).parents[2]
 SMALL = {
     "board": "--ranks 2",
     "checkpoints": "--kills 1 --minutes 0.02",
+    "install": "trainer_image/requirements-agent.lock",
     "launch": "--rounds 1 --epochs 3",
     "manifests": "--rounds 1",
     "rehearse": "--rounds 1",

@@ -40,6 +40,7 @@ RUN = {
     "README.md": "tests/rehearsal/test_readme.py",
     "CONTRIBUTING.md": "Makefile",
     "docs/gitops.md": "tests/charts/test_gitops.py",
+    "docs/do/sweep.md": "tests/docs/test_sweep.py",
     "docs/learn/construct.md": "tests/docs/test_pages.py",
     "docs/learn/first-hour.md": "tests/docs/test_pages.py",
     "docs/learn/first-hour.zh.md": "tests/docs/test_pages.py",
