@@ -271,6 +271,7 @@ def steps(
         assert (group or "paddle-administrators") in status["user"]["groups"]
 
     def read_as_data_job() -> None:
+        upload()
         keys = pod_identity(day, "paddle")("paddle", DATA_ACCOUNT)
         assert keys, "the pods of the data job get no credentials"
         day.of("s3", keys).get_object(Bucket=bucket, Key="sources/words.tsv")
