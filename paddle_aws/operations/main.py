@@ -4,6 +4,7 @@ in operations/commands.
 
 import inspect
 import io
+import os
 import sys
 from importlib import import_module
 from importlib.metadata import version as installed
@@ -77,7 +78,13 @@ def main() -> None:
         from typer import rich_utils
 
         rich_utils.COLOR_SYSTEM = None
-    app()
+    try:
+        app()
+    finally:
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:  # `paddle-aws status | head`: nobody reads the rest.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -81,3 +81,13 @@ def test_a_job_is_completed_without_a_cluster(tmp_path: Path) -> None:
         command, env=os.environ | asked, cwd=tmp_path, text=True, capture_output=True, timeout=120
     )
     assert (done.stdout.split(), done.stderr) == (["job.yaml", "quick-start"], "")
+
+
+def test_a_reader_that_leaves_early_gets_no_traceback() -> None:
+    command = Path(sys.executable).with_name("paddle-aws")
+    # As in a pipe, whose reader is gone when the command writes.
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run([command, "--help"], stdout=write, stderr=subprocess.PIPE, text=True)
+    os.close(write)
+    assert done.stderr == ""

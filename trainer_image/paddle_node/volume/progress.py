@@ -68,7 +68,7 @@ class Progress:
             where = [f"attempt {self.attempt}", step]
         else:
             last = "" if self.passes is None else f" (the last is {self.passes - 1})"
-            where = [f"pass {self.pass_number}{last}", step or "through"]
+            where = [f"pass {self.pass_number}{last}", step or "complete"]
         loss = (
             ""
             if self.loss is None
@@ -102,8 +102,8 @@ class Progress:
         with suppress(ValueError, LookupError, TypeError, AttributeError, RecursionError):
             values = json.loads(line[line.rindex(_JSON) :])["progress"]
             loss = steps.decode(values.pop("loss", ""))  # Which may be no finite number.
-            told: Self = typed.read(cls, values, "progress")
-            return replace(told, loss=loss)
+            progress: Self = typed.read(cls, values, "progress")
+            return replace(progress, loss=loss)
         return None
 
 
@@ -144,11 +144,11 @@ def _measure(lines: Sequence[Step], attempt: int, last_end: str) -> Progress:
         rate = made / seconds if seconds > SHORTEST and made >= 0 else None
         if rate and newest.passes is not None:
             left = max(newest.passes * newest.shard - newest.all_records, 0) / rate
-    through = newest.shard and newest.records is not None and newest.records >= newest.shard
+    is_complete = newest.shard and newest.records is not None and newest.records >= newest.shard
     step = newest.step if newest.pass_step is None else newest.pass_step
     return Progress(
         attempt,
-        None if through else step,
+        None if is_complete else step,
         values.get("loss", next(iter(values.values()), None)),
         round((newest.step - before.step) / seconds, 3) if seconds > SHORTEST else None,
         newest.pass_number,
