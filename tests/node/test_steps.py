@@ -82,7 +82,7 @@ def report(number: int, read: int, at: float, loss: float = 0.5, attempt: int = 
         ),
         (
             [report(0, 60, 10.0), report(1, 100, 17.0)],
-            "pass 1 (the last is 3), through, loss 0.5000, 60 records a second, 10 s left",
+            "pass 1 (the last is 3), complete, loss 0.5000, 60 records a second, 10 s left",
         ),
         (
             ['{"attempt": 2, "step": 7, "time": 3, "metrics": {"acc": 0.5}}', "torn {"],

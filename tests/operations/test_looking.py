@@ -92,7 +92,7 @@ def test_status_tells_how_far_the_training_is_by_one_request_more(
     again = [{"name": "trainer", "restartCount": 2, "state": {"running": {}}}]
     api.objects[f"{PODS}/{second}"]["status"]["containerStatuses"] = again
     text = run("status").out
-    assert "pass 1 (the last is 4), through, loss 0.2000, 150 records a second, 60 s left" in text
+    assert "pass 1 (the last is 4), complete, loss 0.2000, 150 records a second, 60 s left" in text
     assert "lost pods  3 so far" in text
     # In a pipe, each pod has one line.
     api.finish(training, 70, "x" * 200)
@@ -100,7 +100,7 @@ def test_status_tells_how_far_the_training_is_by_one_request_more(
     rows = [line for line in done.out.splitlines() if line.startswith("trainer ")]
     assert len(rows) == 3 and all("x" * 200 in row for row in rows)
     assert "words failed: a pod ended with a code that no retry can heal" in done.out
-    assert "pass 1 (the last is 4), through, loss 0.2000" in done.out, "how far it came"
+    assert "pass 1 (the last is 4), complete, loss 0.2000" in done.out, "how far it came"
 
 
 def test_status_of_a_command_tells_its_step(run: Run, api: JobController, folder: Path) -> None:
