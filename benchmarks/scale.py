@@ -244,7 +244,7 @@ def serve(pods: int, parent) -> None:
         with tempfile.TemporaryDirectory() as place:
             node = node_of(0, pods, place)
             server = Server(node, Discovery(node), Tasks(), lambda text: None)
-            await server.serve(runtimes.find_runtime(node.runtime), "incarnation", SECRET)
+            await server.serve(runtimes.find_runtime(node.way), "incarnation", SECRET)
             parent.send("serving")
             while not parent.poll():
                 await asyncio.sleep(0.2)

@@ -1,8 +1,9 @@
 """Counts how the project grows: `python tests/growth.py [REVISION]` compares this clone's commit
 with a revision, else with the last tag. It refuses nothing.
 
-Lines are those of *.py and *.sh, of tests and benchmarks apart. A fork is a place that asks which
-way a job trains, a reader one that takes steps from a line or a file.
+Lines are those of *.py and *.sh, of tests and benchmarks apart. A fork is a place that decides by
+itself which way a job trains, instead of asking its `way`; a reader one that takes steps from a
+line or a file.
 """
 
 import re
@@ -13,6 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 FORK = r"trainers_join|reports_passes|command is (not )?None|runtime (not )?(==|!=|in |is )"
+WAY = r"\bway\.[a-z]+"
 READER = r"read_step\b|LineMetrics|LineReader|Matches\(|step_metrics|\.steps\("
 DEEP = ("paddle_aws", "trainer_image", "tests", "examples")
 """Folders whose own folders are the rooms."""
@@ -61,7 +63,7 @@ def main() -> None:
             print(f"  {name:34}{before[name]:8,}{now[name]:8,}{now[name] - before[name]:+8,}")
         old, new = (sum(one[name] for name in names) for one in (before, now))
         print(f"  {'tests' if tests else 'product':34}{old:8,}{new:8,}{new - old:+8,}")
-    for name, pattern in (("forks", FORK), ("readers of steps", READER)):
+    for name, pattern in (("forks", FORK), ("asked of `way`", WAY), ("readers of steps", READER)):
         counts = []
         for revision in filter(None, (since, "HEAD")):
             found = lines(revision, pattern)

@@ -33,10 +33,10 @@ def main() -> int:
     os.dup2(2, 1)
     try:
         node = environment.parse(os.environ)
-        if node.runtime not in ("fleet-ps", "collective"):
+        if not node.way.passes:
             raise BadSetting(
                 f"{Variable.RUNTIME} is {node.runtime}: its programs measure themselves; "
-                "fleet-ps or collective is allowed"
+                "fleet-ps or collective is allowed, without a command"
             )
         newest = next(passes.read_newest_first(node.folder), None)
         if newest is None:

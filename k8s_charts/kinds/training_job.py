@@ -34,7 +34,7 @@ def settings(job: TrainingJob) -> dict[str, str]:
     data = job.data
     stages = data is not None and data.stage == "always" and not data.shared
     variables: dict[Any, object] = {
-        Variable.RUNTIME: job.chosen_runtime,
+        Variable.RUNTIME: job.way.runtime,
         **pod.settings_by_variable(job),
         **pod.settings_by_variable(job.limits),
         # Five seconds of the grace period are left for the container to exit.
@@ -53,7 +53,7 @@ def settings(job: TrainingJob) -> dict[str, str]:
             else {}
         ),
     }
-    if job.command is not None:
+    if job.way.command:
         variables |= {
             Variable.COMMAND: json.dumps(job.command),
             Variable.PROCESSES: job.chosen_processes,

@@ -1,39 +1,23 @@
 """The conditions under which settings of job.yaml count, each beside the settings that have it."""
 
-from typing import Any
-
 from paddle_settings.conditions import Counts, in_file, in_group
-
-
-def _launches(job: Any) -> bool:
-    """Whether a command takes the place of a program with passes and parameter servers."""
-    return job.command is not None and job.has_agent and job.runtime in (None, "launch")
-
 
 AGENT = in_file("with `controller: job`", lambda job: job.has_agent)
 OPERATOR = in_file("with `controller: paddlejob`", lambda job: not job.has_agent)
-COMMAND = in_file(
-    "with `command` and `controller: job`", lambda job: job.command is not None and job.has_agent
-)
-LAUNCH = in_file(
-    "with `command` and runtime launch",
-    lambda job: job.has_agent and job.command is not None and job.chosen_runtime == "launch",
-)
+COMMAND = in_file("with `command` and `controller: job`", lambda job: job.way.command)
+LAUNCH = in_file("with `command` and runtime launch", lambda job: job.way.launches)
 RECIPE = in_file(LAUNCH.only, lambda job: LAUNCH.holds(job, job) or job.recipe == "none")
-MODE = in_file("without `command`", lambda job: not _launches(job))
+MODE = in_file("without `command`", lambda job: not job.way.launches)
 SERVERS = in_file(
     "in mode parameter-server, without `command`",
-    lambda job: job.mode == "parameter-server" and not _launches(job),
+    lambda job: job.mode == "parameter-server" and not job.way.launches,
 )
-PASSES = in_file(
-    "without `command`, whose program has its own",
-    lambda job: job.command is None or not job.has_agent,
-)
+PASSES = in_file("without `command`, whose program has its own", lambda job: not job.way.command)
 SAVES = in_file(
     "without `command` and with `controller: job`, where job.run saves",
-    lambda job: job.reports_passes,
+    lambda job: job.way.passes,
 )
-PADDLE_0X = in_file("with `runtime: paddle-0.x`", lambda job: job.chosen_runtime == "paddle-0.x")
+PADDLE_0X = in_file("with `runtime: paddle-0.x`", lambda job: job.way.old)
 SCRAPED = in_file("with `scrape`", lambda job: job.scrape is not None)
 POD_LIST = in_file("with `discovery: pod-list`", lambda job: job.discovery == "pod-list")
 POD_NETWORK = in_file(

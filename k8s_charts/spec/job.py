@@ -14,7 +14,7 @@ from pydantic import ConfigDict, PrivateAttr
 
 from k8s_charts.spec import recipe, rules
 from k8s_charts.spec.command_rules import command_faults, script_fault, shell_faults
-from k8s_charts.spec.job_settings import TRAIN_PY, JobSettings
+from k8s_charts.spec.job_settings import JobSettings
 from k8s_charts.spec.program import Program
 from k8s_charts.spec.recipe import AppliedRecipe
 from k8s_charts.spec.value_types import amount
@@ -89,11 +89,7 @@ class TrainingJob(JobSettings):
                 raise SettingError(f"command names {script}: {root} has no such file")
             if fault := script_fault(self.command or (), root):
                 raise SettingError(fault)
-            if (
-                self.command is None
-                and self.chosen_runtime in TRAIN_PY
-                and not (root / "train.py").exists()
-            ):
+            if self.way.ships and not (root / "train.py").exists():
                 raise SettingError(
                     f"program is {root}: it has no train.py; add it, or name the line that "
                     "trains as `command`"
@@ -119,12 +115,12 @@ class TrainingJob(JobSettings):
 
     def _with_recipe(self, folder: Path) -> Self:
         """Returns the job with what its recipe fills in. Raises SettingError."""
-        if self.command is None or not self.has_agent or self.chosen_runtime != "launch":
+        if not self.way.launches:
             return self
         archive = self.program.archive
         applied = recipe.apply(
             self.recipe,
-            self.command,
+            self.command or (),
             {name: getattr(self, name) for name in self.model_fields_set},
             folder,
             archive.root if archive is not None else None,

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
 from paddle_node import command_line, contract
-from paddle_node.contract import Variable
+from paddle_node.contract import Variable, Way
 from pydantic import AliasChoices, Field, WithJsonSchema, model_validator
 
 from k8s_charts.spec import conditions, groups
@@ -35,10 +35,6 @@ HASH_LENGTH = 8
 MOST_TRAINERS = 6_500
 DATA_ENDING, ENVIRONMENT_ENDING = "-data", "-environment"
 """What the names of the data job and of the environment Job add to the job's."""
-TRAIN_PY = ("fleet-ps", "collective")
-"""Runtimes that run the program's train.py if there is no command."""
-PARAMETER_SERVERS = ("fleet-ps", "paddle-0.x")
-"""Runtimes with a parameter server in each pod."""
 _PLACES = {"from", "folder", "path", "repository", "commit"}
 """Settings of a program that say where it is."""
 SHARED_NAMESPACES = ("paddle", "default")
@@ -252,12 +248,15 @@ class JobSettings(Settings):
         return settings or groups.PaddleJobSettings()
 
     @property
-    def chosen_runtime(self) -> str:
-        """PADDLE_NODE_RUNTIME: as asked for, else launch with a command, else the mode's. One pod
-        is a collective of one.
+    def way(self) -> Way:
+        """How the job trains. Its runtime is as asked for, else launch with a command, else the
+        mode's. One pod is a collective of one.
         """
-        default = "fleet-ps" if self.mode == "parameter-server" else "collective"
-        return self.runtime or ("launch" if self.command is not None else default)
+        given = self.command is not None
+        runtime = self.runtime or (
+            "launch" if given else "fleet-ps" if self.mode == "parameter-server" else "collective"
+        )
+        return Way(runtime, given and self.has_agent, self.has_agent)
 
     @property
     def chosen_paddle(self) -> str:
@@ -267,21 +266,7 @@ class JobSettings(Settings):
     @property
     def has_parameter_servers(self) -> bool:
         """Whether Paddle's parameter servers hold the model."""
-        if not self.has_agent:
-            return self.mode == "parameter-server"
-        return self.chosen_runtime in PARAMETER_SERVERS
-
-    @property
-    def line(self) -> tuple[str, ...]:
-        """The command that trains: the job's own, else the shipped one."""
-        return tuple(self.command) if self.command is not None else command_line.SHIPPED
-
-    @property
-    def reports_passes(self) -> bool:
-        """Whether the program trains in passes that our API counts."""
-        return (
-            self.has_agent and self.line == command_line.SHIPPED and self.chosen_runtime in TRAIN_PY
-        )
+        return self.way.servers if self.has_agent else self.mode == "parameter-server"
 
     @property
     def chosen_processes(self) -> int:
@@ -291,9 +276,7 @@ class JobSettings(Settings):
     @property
     def open_network(self) -> bool:
         """Whether trainers reach more than each other."""
-        return self.network == "open" or (
-            self.network is None and self.command is not None and self.has_agent
-        )
+        return self.network == "open" or (self.network is None and self.way.command)
 
     @property
     def takes_the_node(self) -> bool:

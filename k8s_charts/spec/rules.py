@@ -114,11 +114,8 @@ def _environment(job: JobSettings) -> Iterator[str]:
 
 
 def _command(job: JobSettings) -> Iterator[str]:
-    runtime = job.chosen_runtime
-    if job.has_agent and job.command is None and runtime == "launch":
-        yield "command is missing: runtime launch needs the line that trains"
-    if job.has_agent and job.command and runtime not in ("launch", "fleet-ps"):
-        yield f"command is given and runtime is {job.runtime}: launch and fleet-ps take one"
+    if fault := job.way.fault:
+        yield f"command {fault}"
     if re.search("[*?[]", job.success or ""):
         yield f"success is {job.success}: one file below output/ is allowed, without *, ? and ["
 
@@ -126,7 +123,7 @@ def _command(job: JobSettings) -> Iterator[str]:
 def _data(job: JobSettings) -> Iterator[str]:
     data, controlled = job.data, job.has_agent
     if data is None:
-        if controlled and job.command is None:
+        if controlled and not job.way.command:
             yield (
                 "data is missing: give its source, or `prepared: true` where the shards are on the "
                 "volume"
@@ -253,10 +250,11 @@ def _gang(job: JobSettings) -> Iterator[str]:
 
 
 def _command_line(job: JobSettings) -> Iterator[str]:
-    if job.command is not None and not "".join(job.command[:1]).strip():
+    command = job.command
+    if command is not None and not "".join(command[:1]).strip():
         yield "command is empty: leave it out, or name the program to run"
-    elif job.command is not None and job.has_agent:
-        yield from command_faults(job, job.command)
+    elif job.way.command:
+        yield from command_faults(job, command or ())
 
 
 def _pod_additions(job: JobSettings) -> Iterator[str]:

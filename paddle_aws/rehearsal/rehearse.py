@@ -218,7 +218,7 @@ class Rehearsal:
         for environment in _jobs(host, "environment"):
             self._build(environment, host, addresses)
         data = self._split(data_jobs[0], host, addresses) if data_jobs else {}
-        if not self.job.reports_passes:
+        if not self.job.way.passes:
             return self._program(host, addresses)
         training = host.manifests.jobs[-1]
         folder = job_folder(training, host)
@@ -372,7 +372,7 @@ class Rehearsal:
         self.screen.remark(f"without effect on one machine: {which}; why: {shorten_path(reasons)}")
 
     def _say_open_ports(self, addresses: AddressBlock) -> None:
-        if self.job.chosen_runtime in ("collective", "launch"):
+        if not self.job.way.servers:
             first, last = (port + addresses.port_shift for port in (FIRST_PORT, LAST_PORT))
             self.screen.remark(
                 f"while it trains, Paddle's store listens without a key on all addresses of this "

@@ -115,7 +115,7 @@ class Storm:
                 f"controller is {self.job.controller}: its operator's pods have no agent, which a "
                 "storm needs to know each process; use `controller: job`"
             )
-        if self.job.chosen_runtime == "paddle-0.x":
+        if self.job.way.old:
             raise BadInput(
                 "runtime is paddle-0.x: such a Paddle is in your image alone, and a storm runs "
                 "what is on this machine; move the program to Paddle 2.6 (docs/migrate-from-0.x.md)"

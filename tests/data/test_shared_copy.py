@@ -68,7 +68,7 @@ def assert_read(job: Job) -> Path:
         if file.is_file()
     } == CONTENT
     addresses = [f"127.0.0.{index + 1}" for index in range(3)]
-    (process,) = runtimes.find_runtime("collective").processes(reading, addresses, Attempt(1))
+    (process,) = runtimes.find_runtime(node.way).processes(reading, addresses, Attempt(1))
     assert process.environ["PADDLE_NODE_DATA"] == str(place)
     return place
 

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from node_pods import GOOD
 from paddle_node import environment, runtimes
+from paddle_node.contract import Way
 from paddle_node.environment import Attempt, PodEnvironment
 from paddle_node.failure import BadSetting
 from paddle_node.runtimes.file_progress import FileProgress
@@ -37,7 +38,7 @@ def test_paddle_0x_gets_the_tutorials_command_lines_and_the_users_arguments_unto
         "--show_parameter_stats_period",
         "$(id); 'quoted'",
     )
-    server, trainer = runtimes.find_runtime("paddle-0.x").processes(
+    server, trainer = runtimes.find_runtime(Way("paddle-0.x")).processes(
         node(*arguments), ADDRESSES, Attempt(1)
     )
     assert " ".join(server.argv) == (
@@ -61,7 +62,7 @@ def test_fleet_ps_refuses_an_address_that_its_pservers_cannot_use():
     with pytest.raises(
         BadSetting, match=r"POD_IP is fd00::2: pservers of Paddle .* know IPv4 addresses only"
     ):
-        runtimes.find_runtime("fleet-ps").processes(
+        runtimes.find_runtime(Way("fleet-ps")).processes(
             node(), [f"fd00::{i + 1}" for i in range(3)], Attempt(1)
         )
 
@@ -69,7 +70,7 @@ def test_fleet_ps_refuses_an_address_that_its_pservers_cannot_use():
 @pytest.mark.slow
 @pytest.mark.parametrize("runtime", ["fleet-ps", "collective", "paddle-0.x"])
 def test_as_many_pods_as_job_yaml_allows_are_told_of_each_other(runtime: str):
-    assert runtimes.find_runtime(runtime).processes(
+    assert runtimes.find_runtime(Way(runtime)).processes(
         node(), [f"10.100.{i // 250}.{i % 250}" for i in range(6_500)], Attempt(1)
     )
 
@@ -97,7 +98,7 @@ def test_launch_on_two_pods_of_eight_gpus_starts_a_rank_a_gpu_and_names_no_gloo(
         WHO="{rank} of {trainers} pods, {{shard}} {shard}",
     )
     attempt = Attempt(3, {"newest": "output/7.pdparams"})
-    ranks = runtimes.find_runtime("launch").processes(
+    ranks = runtimes.find_runtime(Way("launch", command=True)).processes(
         replace(told, program=Path("/program")), ADDRESSES[:2], attempt
     )
     output = "/home/paddle/attempt/output"  # Which leads to the third attempt's folder.
@@ -147,7 +148,9 @@ def test_a_launcher_is_recognized_however_it_is_named(case: dict, tmp_path: Path
         "PADDLE_NODE_PROCESSES": "2",
     }
     told = replace(node(**settings | case.get("settings", {})), program=tmp_path)
-    ranks = runtimes.find_runtime("launch").processes(told, ADDRESSES[:2], Attempt(1))
+    ranks = runtimes.find_runtime(Way("launch", command=True)).processes(
+        told, ADDRESSES[:2], Attempt(1)
+    )
     assert [shlex.join(rank.argv) for rank in ranks] == [case["runs"]] * case.get("processes", 2)
     assert case.get("sets", {}).items() <= ranks[-1].environ.items()
     said = []
@@ -165,7 +168,7 @@ def test_a_program_that_the_pods_user_may_not_reach_is_one_sentence(tmp_path):
         os.seteuid(1234)
     try:
         with pytest.raises(BadSetting, match=rf"begins with '{closed}/python', which user \d+, "):
-            runtimes.find_runtime("launch").processes(
+            runtimes.find_runtime(Way("launch", command=True)).processes(
                 node(PADDLE_NODE_COMMAND=json.dumps([f"{closed}/python", "train.py"])),
                 ADDRESSES,
                 Attempt(1),

@@ -61,7 +61,7 @@ def begin(
     own = {f"PADDLE_NODE_{name}": value for name, value in ({"SEED": "7"} | variables).items()}
     said: list[str] = []
     node = environment.parse(GOOD | environ | own)
-    return runtimes.find_runtime(node.runtime).progress(node, said.append).begin(
+    return runtimes.find_runtime(node.way).progress(node, said.append).begin(
         identity, History()
     ), said
 

@@ -26,8 +26,7 @@ LOST = {"trainer": True, "error": "", "uncaught": False, "stepped": None, "ago":
 class Files:
     """The program's progress: what it may resume from, newest first, and what an attempt saved."""
 
-    def __init__(self, trainers_join: bool) -> None:
-        self.trainers_join = trainers_join
+    def __init__(self) -> None:
         self.saved: list[str] = []
         self.made = ""
         self.missing: str | None = None
@@ -64,12 +63,12 @@ class Run:
                 "JOB_PATH": str(place),
                 "JOB_COMPLETION_INDEX": "0",
                 "CONF_PADDLE_GRADIENT_NUM": str(count),
-                "PADDLE_NODE_COMMAND": '["true"]',
+                "PADDLE_NODE_COMMAND": "" if trainers_join else '["true"]',
             }
             | named
         )
         self.count, self.now = count, 0.0
-        self.files = Files(trainers_join)
+        self.files = Files()
         self.said: list[str] = []
         self.links = [object() for _ in range(count)]
         self.outcome: Outcome | None = None
@@ -83,8 +82,7 @@ class Run:
         self.record = Record(self.pod.folder, self.pod.run_id)
         self.books = Bookkeeper(self.pod, self.record, self.files, self.said.append)
         members = Members(self.count, self.pod.pod_ip, "m", lambda rank: f"job-{rank}")
-        join = self.files.trainers_join
-        self.rendezvous = Rendezvous(self.pod, members, join, self.books.identity, {}, self.now)
+        self.rendezvous = Rendezvous(self.pod, members, self.books.identity, {}, self.now)
         if self.books.exhausted is not None:
             self.handle(on.JobOver(self.books.exhausted))
 

@@ -160,7 +160,7 @@ def save(
 if __name__ == "__main__":
     role, *arguments = sys.argv[1:] or ["agent"]
     if role == "agent":
-        code = main(arguments=[], runtime_by_name=lambda name: Runtime(processes, PassProgress))
+        code = main(arguments=[], find_runtime=lambda way: Runtime(processes, PassProgress))
         sys.stdout.flush()
         os._exit(code)
     {"server": serve, "trainer": train}[role](*arguments)

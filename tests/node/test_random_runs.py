@@ -179,7 +179,7 @@ class Checked(Run):
                 for what in ("clear", "come", "serve"):
                     self.act(what, rank, 0)
             for rank in range(COUNT):
-                if self.files.trainers_join and self.agents[rank].runs:
+                if self.pod.way.passes and self.agents[rank].runs:
                     self.act("join", rank, 0)
             for rank in range(COUNT):
                 self.act("trained", rank, 0)

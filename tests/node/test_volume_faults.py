@@ -28,7 +28,7 @@ def test_a_fault_that_passes_is_waited_for_and_one_that_stays_ends_the_job(
     monkeypatch.setattr(retry, "DEADLINE", 0.01)
     monkeypatch.setattr(retry, "PAUSES", (0.01, 0.02))
     node = environment.parse(GOOD | {"JOB_PATH": str(tmp_path)})
-    progress, said = Mock(trainers_join=True), []
+    progress, said = Mock(), []
     progress.begin.side_effect = [OSError(number, os.strerror(number))] * times + [Resumption()]
     books = Bookkeeper(node, Record(node.folder, "run"), progress, said.append)
     answer = books.answer(Begin(Identity("d", "p")))

@@ -70,7 +70,7 @@ class ForeignJob(TrainingJob):
         folder = f"program.path={self.job.program.archive.root}"
         words = [Path(sys.executable).with_name("paddle-aws"), "try", file, "--set", folder]
         runs = ["--run", "--time-limit", "120", "--steps", "1", "--data", self.folder.shard(0)]
-        for more in [[], runs][: 1 + (self.job.chosen_runtime == "launch")]:
+        for more in [[], runs][: 1 + self.job.way.launches]:
             done = subprocess.run([*words, *more], capture_output=True, text=True, timeout=400)
             assert done.returncode == 0, done.stdout[-5000:] + done.stderr
 

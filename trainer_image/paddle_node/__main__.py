@@ -17,7 +17,7 @@ from pathlib import Path
 from paddle_node import contract, environment, runtimes
 from paddle_node.agent import limits, output
 from paddle_node.agent.agent import Agent
-from paddle_node.contract import ExitCode
+from paddle_node.contract import ExitCode, Way
 from paddle_node.failure import Failure
 from paddle_node.rendezvous import discovery
 from paddle_node.retry import disk_full
@@ -33,13 +33,13 @@ it without end, and not inform the Job.
 def main(
     environ: Mapping[str, str] = os.environ,
     arguments: Sequence[str] | None = None,
-    runtime_by_name: Callable[[str], Runtime] = runtimes.find_runtime,
+    find_runtime: Callable[[Way], Runtime] = runtimes.find_runtime,
 ) -> int:
     """Runs the pod and returns its exit code."""
     last_words = contract.path(contract.TERMINATION_LOG, environ)
     try:
         pod = environment.parse(environ, sys.argv[1:] if arguments is None else arguments)
-        runtime = runtime_by_name(pod.runtime)
+        runtime = find_runtime(pod.way)
         with contextlib.suppress(OSError):
             pod.home.mkdir(parents=True, exist_ok=True)
         _count_start(

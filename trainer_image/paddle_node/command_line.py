@@ -18,7 +18,6 @@ PLACEHOLDERS = {
     "shard": "the pod's number, from 0",
 }
 """The names that a command and its settings may have in braces; `{{` and `}}` stand for braces."""
-SHIPPED = ("python", "-m", "paddle_node.training.program", "train.py")
 """The command of a job that names none: a program of our training API, which saves passes and
 resumes inside one.
 """

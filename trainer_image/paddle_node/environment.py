@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from paddle_node import command_line, contract
-from paddle_node.contract import EXIT_CODE, Bounds, Variable
+from paddle_node.contract import EXIT_CODE, Bounds, Variable, Way
 from paddle_node.failure import BadSetting
 from paddle_node.local_disk import LocalDisk
 from paddle_node.volume.job_folder import JobFolder
@@ -245,7 +245,6 @@ class PodEnvironment:
     attempts: int = setting(Reader.integer, Variable.ATTEMPTS)
     seed: int = setting(Reader.integer, Variable.SEED)
     runtime: str = setting(Reader.text, Variable.RUNTIME, DEFAULT_RUNTIME)
-    """A name that `runtimes.find_runtime` knows."""
     command: UserCommand
     discovery: str = setting(Reader.choice, Variable.DISCOVERY, DISCOVERIES)
     index: int | None
@@ -284,6 +283,11 @@ class PodEnvironment:
         if self.index is None:
             raise RuntimeError("the trainer id is not known before discovery")
         return self.index
+
+    @property
+    def way(self) -> Way:
+        """How the job trains."""
+        return Way(self.runtime, bool(self.command.words))
 
     @property
     def ports(self) -> range:
@@ -377,7 +381,7 @@ def _check(pod: PodEnvironment) -> None:
     last = max(pod.ports[-1], pod.port + contract.MASTER_PORTS + 1 if pod.command.words else 0)
     by_index = pod.index is not None
     _refuse(
-        pod.runtime in ("fleet-ps", "paddle-0.x") and contract.NOT_IN_PATHS.intersection(folder),
+        pod.way.servers and contract.NOT_IN_PATHS.intersection(folder),
         f"{Variable.JOB_PATH} and {Variable.JOB_NAME} make {folder!r}: parameter servers save "
         "through a shell, so spaces, quotes and its other special characters are not allowed "
         "there",

@@ -93,9 +93,9 @@ def trial(
         python = interpreter.folder(job, say=_say_how_far) if install else interpreter.find(job)
         if python is None:
             raise BadInput(missing_environment(job))
-        if run and job.chosen_runtime != "launch":
+        if run and not job.way.launches:
             raise BadInput(
-                f"--run is given and runtime is {job.chosen_runtime}: it runs a command of runtime "
+                f"--run is given and runtime is {job.way.runtime}: it runs a command of runtime "
                 "launch; `paddle-aws try` tries a train.py, and a rehearsal runs any"
             )
         if run:

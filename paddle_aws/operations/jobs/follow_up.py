@@ -17,7 +17,7 @@ def follow_to_end(
     run: Run, submission: Submission, *, wait: bool, follow: bool, verbose: bool
 ) -> None:
     """Does what `submit` and `resume` have in common once the training is on the cluster."""
-    job, passes = job_arguments(run.name, run.namespace), submission.job.reports_passes
+    job, passes = job_arguments(run.name, run.namespace), submission.job.way.passes
     with cli_errors(
         f"interrupted: job {run.name} keeps running; `paddle-aws logs {job} --follow` shows it, "
         f"`paddle-aws cancel {job}` ends it"

@@ -88,7 +88,7 @@ def check_packages(
     """
     plain = job.model_copy(update={"program": job.program.model_copy(update={"requirements": ()})})
     python = interpreter.find(plain)
-    if job.command is None or python is None or job.image is not None:
+    if not job.way.command or python is None or job.image is not None:
         return
     modules: dict[str, str] = {}
     with suppress(BadInput):  # What else is wrong, the trial says.
@@ -124,9 +124,9 @@ def program_of(job: TrainingJob, job_file: Path) -> ProgramArchive:
     program = job.program
     if not job.has_agent:
         raise BadInput(f"controller is {job.controller}: `try` runs programs of controller job")
-    if job.chosen_runtime == "paddle-0.x":
+    if job.way.old:
         raise BadInput(
-            f"runtime is {job.chosen_runtime}: `try` runs programs of fleet-ps and collective"
+            f"runtime is {job.way.runtime}: `try` runs programs of fleet-ps and collective"
         )
     if read := program.archive or program.read_local(job_file.parent, job_file):
         return read
@@ -139,7 +139,7 @@ def program_of(job: TrainingJob, job_file: Path) -> ProgramArchive:
 def source_of(job: TrainingJob, job_file: Path) -> str | Path:
     """Returns the source of the records; empty for a command, which is not run. Raises BadInput."""
     data, file = job.data, check_data(job, job_file, lambda doubt: None)
-    if not job.reports_passes:
+    if not job.way.passes:
         return ""
     if data is None or data.source is None or job.source_on_volume:
         raise BadInput("the data lies on the volume: name a file of such records with --data")
@@ -165,15 +165,15 @@ def run_program(
         "TRAINING_ROLE": "TRIAL",
         "PATH": f"{python}:{os.environ.get('PATH', '')}",
         "PYTHONWARNINGS": "ignore",
-        Variable.RUNTIME: job.chosen_runtime,
+        Variable.RUNTIME: job.way.runtime,
         Variable.TRIED_IMAGE: job.image or "",
         Variable.SEED: str(job.seed),
         Variable.DATA_SOURCE: str(source),
         Variable.DATA_FORMAT: job.data.format if job.data is not None else "lines",
         Variable.HEADER: str(int(job.data is not None and job.data.header)),
-        Variable.COMMAND: json.dumps(job.line),
+        Variable.COMMAND: json.dumps(job.command or ()),
     }
-    if job.command is not None:
+    if job.way.command:
         environment[Variable.TRAINERS] = str(job.trainers)
         environment[Variable.APART] = "true" if job.apart else ""
     with tempfile.TemporaryDirectory() as name:
@@ -202,7 +202,7 @@ def run_program(
             done = subprocess.run(
                 words,
                 env=environment,
-                cwd=home if job.reports_passes else scratch / "program",
+                cwd=home if job.way.passes else scratch / "program",
                 text=True,
                 stdout=out,
                 stderr=subprocess.PIPE,

@@ -65,6 +65,7 @@ from paddle_node.contract.variables import (
     RECORD_FORMAT,
     Variable,
 )
+from paddle_node.contract.way import Way
 
 __all__ = [
     "AGENT_PACKAGES",
@@ -113,5 +114,6 @@ __all__ = [
     "ExitCode",
     "Label",
     "Variable",
+    "Way",
     "path",
 ]

@@ -72,7 +72,7 @@ class Bookkeeper:
                     return on.JobOver(outcome)
             number = retry(
                 lambda: self._record.begin(
-                    self._resumption, identity, self._progress.trainers_join, history.number
+                    self._resumption, identity, self._pod.way.passes, history.number
                 ),
                 self._say,
                 REFUSAL_MINUTES,

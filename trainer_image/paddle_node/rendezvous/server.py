@@ -86,7 +86,6 @@ class Server:
         rendezvous = self._rendezvous = Rendezvous(
             pod,
             members,
-            progress.trainers_join,
             books.identity,
             record.goodput.seconds,
             time.monotonic(),
@@ -95,7 +94,7 @@ class Server:
         work = (
             self._connections.listen(),
             self._tick(),
-            self._ask_volume(books, 0.0 if progress.trainers_join else BEGIN_DEADLINE),
+            self._ask_volume(books, 0.0 if pod.way.passes else BEGIN_DEADLINE),
             self._look(rendezvous, progress),
             self._tell_progress(rendezvous),
         )

@@ -59,8 +59,7 @@ RUNNING = (State.STARTING, State.TRAINING, State.STOPPING)
 
 
 class Rendezvous:
-    """`trainers_join`: every trainer opens a session to show that it runs. `identity`: None before
-    the run's first attempt.
+    """`identity`: None before the run's first attempt.
 
     `seconds`: where the time of the job's earlier attempts went, over all its runs.
     """
@@ -69,7 +68,6 @@ class Rendezvous:
         self,
         pod: PodEnvironment,
         members: Members,
-        trainers_join: bool,
         identity: Identity | None,
         seconds: Mapping[str, float],
         now: float,
@@ -80,7 +78,7 @@ class Rendezvous:
         self._identity = identity
         self._effects: list[e.Effect] = []
         """The effects of the event that is being handled."""
-        self._attempt = CurrentAttempt(0, Trainers(pod.trainers, trainers_join), now)
+        self._attempt = CurrentAttempt(0, Trainers(pod.trainers, pod.way.passes), now)
         self._stopwatch = Stopwatch(Counter(seconds), now)
         self._since = now
         """When this state began."""
@@ -270,7 +268,7 @@ class Rendezvous:
         if self.state is State.FINISHED:
             return
         self._asked = False
-        trainers = Trainers(self._pod.trainers, self._attempt.trainers.join)
+        trainers = Trainers(self._pod.trainers, self._pod.way.passes)
         if not self.members.is_complete(self.members.ready):
             # An agent was lost while the volume answered: the number is spent, the attempt never
             # ran.

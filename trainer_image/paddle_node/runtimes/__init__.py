@@ -1,8 +1,9 @@
 """Runtimes: each defines a kind of program, with its processes, its progress, when it is done and
 where it resumes.
 
-A runtime is a file that sets `RUNTIME` and that `find_runtime` lists. It describes
-processes and does not import Paddle, which keeps the agent small.
+A runtime is a file that sets `RUNTIME`, and `COMMAND` if it is another one with a command.
+`find_runtime` lists it. It describes processes and does not import Paddle, which keeps the agent
+small.
 """
 
 import importlib
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
-from paddle_node.contract import LONGEST_STRING, Variable
+from paddle_node.contract import LONGEST_STRING, Variable, Way
 from paddle_node.environment import Attempt, PodEnvironment
 from paddle_node.failure import BadSetting
 from paddle_node.volume.passes import Identity
@@ -95,11 +96,6 @@ class Progress(Protocol):
     thread at a time.
     """
 
-    trainers_join: bool
-    """Whether every trainer calls `coordination.join`: a trainer that exits with 0 without joining
-    has not trained.
-    """
-
     def begin(self, identity: Identity, history: History) -> Resumption:
         """Chooses what the next attempt resumes from. May remove what ended attempts left
         incomplete. May raise `Failure`.
@@ -153,15 +149,18 @@ def backend(pod: PodEnvironment) -> dict[str, str]:
     return {} if pod.command.gpus else {"PADDLE_DISTRI_BACKEND": "gloo"}
 
 
-def find_runtime(name: str) -> Runtime:
-    """Returns the runtime called `name`. Raises `BadSetting` with the allowed names."""
+def find_runtime(way: Way) -> Runtime:
+    """Returns the runtime of a way to train. Raises `BadSetting` with the allowed names."""
     modules = {
         "collective": f"{__name__}.collective",
         "fleet-ps": f"{__name__}.fleet_ps",
         "launch": f"{__name__}.launch",
         "paddle-0.x": "paddle_node.tutorials.paddle_0x",
     }
-    if name not in modules:
-        raise BadSetting(f"{Variable.RUNTIME} is {name!r}: allowed are {', '.join(modules)}")
-    runtime: Runtime = importlib.import_module(modules[name]).RUNTIME
-    return runtime
+    if way.runtime not in modules:
+        raise BadSetting(f"{Variable.RUNTIME} is {way.runtime!r}: allowed are {', '.join(modules)}")
+    if fault := way.fault:
+        raise BadSetting(f"{Variable.COMMAND} {fault}")
+    module = importlib.import_module(modules[way.runtime])
+    runtime: Runtime = module.RUNTIME
+    return getattr(module, "COMMAND", runtime) if way.command else runtime

@@ -20,9 +20,6 @@ from paddle_node.runtimes.series import Number, Series
 from paddle_node.volume import durable
 from paddle_node.volume.passes import Identity
 
-"""Samplers that divide the data among the ranks a second time."""
-MOST_SOURCES = 2000
-"""Maximum number of a program's files to search."""
 WHOLE_BYTES = 64 << 20
 """Bytes up to which a file's content is read whole; of a larger one, `BLOCKS` blocks."""
 BLOCKS, BLOCK = 64, 1 << 16
@@ -38,8 +35,6 @@ TORN = "not-whole"
 
 class FileProgress:
     """An attempt resumes from {newest: the match, such as output/epoch-3; content: its digest}."""
-
-    trainers_join = False
 
     def __init__(self, pod: PodEnvironment, say: Callable[[str], None]) -> None:
         self._pod = pod
@@ -317,7 +312,7 @@ class FileProgress:
             )
 
     def _tell_flags(self) -> None:
-        servers = self._pod.runtime == "fleet-ps"
+        servers = self._pod.way.servers
         if overridden := command_line.read(self._pod.command.words, servers).list_overridden(
             servers
         ):

@@ -27,10 +27,6 @@ def processes(
     """Returns one process per rank of this pod, or a single one for a script that starts the ranks
     itself.
     """
-    if not pod.command.words:
-        raise BadSetting(
-            f"{Variable.COMMAND} is missing: runtime launch needs the command that trains"
-        )
     # A recipe says the whole line that resumes.
     resumed = attempt.resume.get("newest") and pod.command.resume_line
     line = command_line.read(resumed or pod.command.words)

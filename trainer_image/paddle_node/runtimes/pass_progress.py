@@ -23,8 +23,6 @@ class PassProgress:
     of the newest checkpoint inside the next pass}; an entry that does not apply is left out.
     """
 
-    trainers_join = True
-
     def __init__(self, pod: PodEnvironment, say: Callable[[str], None]) -> None:
         self._pod = pod
         self._folder = pod.folder

@@ -148,7 +148,7 @@ def _program(pod: PodEnvironment, digest: str | None) -> tuple[Path, str]:
             f"{Variable.TRAIN_CONFIG_DIR} is {pod.train_config_dir!r}: there is no "
             f"{pod.program} on the volume"
         )
-    stays = runtimes.find_runtime(pod.runtime).program_stays
+    stays = runtimes.find_runtime(pod.way).program_stays
     return folder, program_copy.digest(folder) if stays else ""
 
 

@@ -163,8 +163,7 @@ def main() -> int:
         "GLOG_minloglevel", "2"
     )  # Otherwise Paddle prints which executor it chose.
     try:
-        command = environment.Reader().words(Variable.COMMAND)
-        if command not in ((), command_line.SHIPPED):
+        if command := environment.Reader().words(Variable.COMMAND):
             _command(command, program.parent)
             return ExitCode.DONE
         run()

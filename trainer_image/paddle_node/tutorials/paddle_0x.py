@@ -72,8 +72,6 @@ class OldPassProgress:
     there is to check.
     """
 
-    trainers_join = False
-
     def __init__(self, pod: PodEnvironment, say: Callable[[str], None]) -> None:
         self._folder = pod.folder
         self._passes = pod.passes
