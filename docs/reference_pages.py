@@ -2,7 +2,11 @@
 that they cannot differ from what the program does: `make docs` calls it.
 """
 
+import importlib
+import inspect
 import json
+import pkgutil
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -132,6 +136,33 @@ For whoever submits or rehearses jobs from Python. Generated from the docstrings
 """
 
 
+CONSTRUCTS = """# Constructs and charts
+
+For whoever writes stacks. Generated from the docstrings of the names that
+[stability](../stability.md) lists; the [cookbook](../cookbook.md) has examples.
+"""
+
+
+def stable_classes() -> Iterator[type]:
+    """Yields the classes that stability.md names, by package."""
+    _, _, text = (DOCS / "stability.md").read_text(encoding="utf-8").partition("## Constructs, by")
+    words = {word.rpartition(".")[2] for word in re.findall(r"`([\w.]+)`", text.split("\n##")[0])}
+    for package in ("constructs_lib", "k8s_charts", "paddle_aws.stacks"):
+        there = importlib.import_module(package).__path__
+        for module in pkgutil.walk_packages(there, f"{package}."):
+            if not module.name.endswith("_handler"):  # What a Lambda function runs.
+                for name, kind in vars(importlib.import_module(module.name)).items():
+                    if inspect.isclass(kind) and kind.__module__ == module.name and name in words:
+                        yield kind
+
+
+def constructs_page() -> str:
+    """Returns the page of the constructs and charts: mkdocstrings reads their docstrings."""
+    return CONSTRUCTS + "".join(
+        f"\n::: {kind.__module__}.{kind.__name__}\n" for kind in stable_classes()
+    )
+
+
 def main() -> None:
     """Writes the pages below docs/reference/, which git does not keep."""
     folder = DOCS / "reference"
@@ -142,6 +173,7 @@ def main() -> None:
         page.write_text(settings_page(file, schema), encoding="utf-8")
     (folder / "commands.md").write_text(commands_page(), encoding="utf-8")
     (folder / "python.md").write_text(PYTHON, encoding="utf-8")
+    (folder / "constructs.md").write_text(constructs_page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

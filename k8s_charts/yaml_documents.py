@@ -12,8 +12,9 @@ from string import Template
 from typing import Any
 
 import yaml
-from cdk8s import ApiObject, ApiObjectMetadata, JsonPatch
+from cdk8s import ApiObject, ApiObjectMetadata, Chart, JsonPatch
 from constructs import Construct
+from paddle_node.contract import PROJECT, Label
 
 from k8s_charts import names
 
@@ -51,6 +52,18 @@ def plain(document: Any, *, empty: bool = False) -> Any:
     return document
 
 
+def labelled(
+    document: Mapping[str, Any], labels: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Returns the document with the labels that Kubernetes recommends for every object, unless
+    `labels` or itself has others. The pods that it makes, and what selects them, stay as they are.
+    """
+    metadata = document["metadata"]
+    ours = {label.value: PROJECT for label in (Label.NAME, Label.PART_OF, Label.MANAGED_BY)}
+    labels = {**ours, **(labels or {}), **(metadata.get("labels") or {})}
+    return {**document, "metadata": {**metadata, "labels": dict(sorted(labels.items()))}}
+
+
 _SEVERAL_IN_A_CHART = ("NetworkPolicy", "ServiceAccount")
 """Kinds of which a chart has more than one object."""
 
@@ -61,7 +74,7 @@ class Document(ApiObject):
     """
 
     def __init__(self, scope: Construct, document: Mapping[str, Any]) -> None:
-        content = dict(document)
+        content = labelled(document, Chart.of(scope).labels)
         kind, metadata = content["kind"], content["metadata"]
         super().__init__(
             scope,

@@ -23,6 +23,9 @@ from paddle_settings.shared_names import DATA_ACCOUNT
 class ClusterStack(PlatformStack):
     """The EKS cluster without nodes, new or existing.
 
+    Args:
+        platform: the platform that it is a part of.
+
     Attributes:
         data_job: the data job's pods; grant rights to it.
     """

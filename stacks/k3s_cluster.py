@@ -3,11 +3,13 @@ with its token.
 """
 
 from dataclasses import replace
+from typing import cast
 
 from aws_cdk import Duration, RemovalPolicy, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_route53 as route53
 
+from constructs_lib.ec2.node_group import NodeGroupProps
 from constructs_lib.k3s.cluster import API_PORT, SelfManagedCluster, SnapshotPlace
 from constructs_lib.k3s.node_group import K3sNodeGroup, TokenNodeRole
 from constructs_lib.k3s.release import MachineFile, Release
@@ -152,19 +154,30 @@ class K3sClusterStack(PlatformStack):
 
 
 class K3sNodesStack(PlatformStack):
-    """Node groups."""
+    """Node groups of a self-managed cluster.
+
+    Args:
+        platform: the platform that it is a part of.
+
+    Attributes:
+        groups: the node groups, in the order of the settings.
+
+    Raises:
+        SettingError: one sentence, for settings that do not fit.
+    """
 
     def __init__(self, platform: Platform) -> None:
         super().__init__(platform, "nodes", "worker nodes")
         warn_of_types(self, self.spec)
-        spec, control_plane, storage = self.spec, platform.control_plane, platform.storage
-        network, access = platform.network, platform.access
+        spec, storage = self.spec, platform.storage
+        control_plane = cast(K3sClusterStack, platform.control_plane)
         # An upgrade replaces the control plane first: a node is never newer.
         self.add_stack_dependency(control_plane)
         self.add_stack_dependency(Stack.of(storage.bucket))
         # One role for all groups. It reads only sources: the snapshots in the same bucket hold
         # every secret of the cluster.
-        role = TokenNodeRole(
+        self._control_plane = control_plane
+        self._role = TokenNodeRole(
             self,
             "Joining",
             cluster=control_plane.cluster,
@@ -174,30 +187,34 @@ class K3sNodesStack(PlatformStack):
             data_key=storage.bucket_key,
         )
 
-        def make_group(name: str, group: NodeGroup) -> K3sNodeGroup:
-            props = props_of(group, storage.file_system, access.node_volume_key)
-            if group.ssh is None and (ssh := spec.cluster.ssh):
-                # A plain name, not a reference: this stack is deployed after the cluster's anyway,
-                # and needs no export from it.
-                key_pair = ssh.key_pair or spec.name
-                props["shape"] = replace(
-                    props["shape"], key_pair=key_pair, ssh_from=ssh.allowed_from
-                )
-            group_name = spec.node_group_name(name)
-            try:
-                return K3sNodeGroup(
-                    self,
-                    name,
-                    cluster=control_plane.cluster,
-                    vpc=network.vpc,
-                    release=control_plane.release,
-                    role=role,
-                    group_name=group_name,
-                    **props,
-                )
-            except ValueError as error:
-                raise SettingError(f"nodes.{name}: {error}") from None
-
-        self.groups = [make_group(name, group) for name, group in spec.nodes.items()]
+        self.groups = [self.make_group(name, group) for name, group in spec.nodes.items()]
         self.output(NodeGroupNames=",".join(group.group_name for group in self.groups))
         output_mounts(self)
+
+    def group_props(self, name: str, group: NodeGroup) -> NodeGroupProps:
+        """Returns a group's props; override it to add some, such as `extra_user_data`."""
+        storage, access = self.platform.storage, self.platform.access
+        props = props_of(group, storage.file_system, access.node_volume_key)
+        if group.ssh is None and (ssh := self.spec.cluster.ssh):
+            # A plain name, not a reference: this stack is deployed after the cluster's anyway, and
+            # needs no export from it.
+            key_pair = ssh.key_pair or self.spec.name
+            props["shape"] = replace(props["shape"], key_pair=key_pair, ssh_from=ssh.allowed_from)
+        return props
+
+    def make_group(self, name: str, group: NodeGroup) -> K3sNodeGroup:
+        """Returns a node group; override it to make another one."""
+        props, group_name = self.group_props(name, group), self.spec.node_group_name(name)
+        try:
+            return K3sNodeGroup(
+                self,
+                name,
+                cluster=self._control_plane.cluster,
+                vpc=self.platform.network.vpc,
+                release=self._control_plane.release,
+                role=self._role,
+                group_name=group_name,
+                **props,
+            )
+        except ValueError as error:
+            raise SettingError(f"nodes.{name}: {error}") from None

@@ -16,7 +16,11 @@ from paddle_aws.stacks.part import NetworkPart, Platform, PlatformStack
 
 
 class NetworkStack(PlatformStack):
-    """The VPC and the private DNS zone, new or existing."""
+    """The VPC and the private DNS zone, new or existing.
+
+    Args:
+        platform: the platform that it is a part of.
+    """
 
     def __init__(self, platform: Platform) -> None:
         super().__init__(platform, "network", "network")

@@ -1,7 +1,7 @@
 """Compute: node groups, and the add-ons that need a node to become healthy."""
 
 from ipaddress import ip_network
-from typing import Any
+from typing import Any, cast
 
 from aws_cdk import Annotations, CfnResource
 from aws_cdk import aws_ec2 as ec2
@@ -18,6 +18,7 @@ from constructs_lib.eks.self_managed_nodes import SelfManagedNodeRole, SelfManag
 from constructs_lib.storage.file_system import MountableFileSystem
 from constructs_lib.storage.lustre import LustreFileSystem
 from constructs_lib.storage.shared_file_system import ISharedFileSystem
+from paddle_aws.stacks.cluster import ClusterStack
 from paddle_aws.stacks.node_settings import NodeGroup
 from paddle_aws.stacks.part import Platform, PlatformStack, warn_of_types
 
@@ -28,20 +29,29 @@ months.
 
 
 class NodesStack(PlatformStack):
-    """Node groups and their add-ons."""
+    """Node groups and their add-ons.
+
+    Args:
+        platform: the platform that it is a part of.
+
+    Attributes:
+        cluster: the EKS cluster.
+        groups: the node groups, in the order of the settings.
+    """
 
     def __init__(self, platform: Platform) -> None:
         super().__init__(platform, "nodes", "worker nodes")
         warn_of_types(self, self.spec)
         _warn_of_zones(self)
-        spec, control_plane = self.spec, platform.control_plane
-        self._cluster: eks.ICluster = control_plane.cluster
+        # Of a self-managed cluster the nodes stack is another one.
+        spec, control_plane = self.spec, cast(ClusterStack, platform.control_plane)
+        self.cluster: eks.ICluster = control_plane.cluster
         # One role for all groups of a kind: EKS admits the managed groups' role on its own, and the
         # other through one entry.
         kinds = set() if spec.auto else {group.kind for group in spec.nodes.values()}
         self._role = node_role(self, "NodeRole") if "managed" in kinds else None
         self._self_managed_role = (
-            SelfManagedNodeRole(self, "SelfManaged", cluster=self._cluster)
+            SelfManagedNodeRole(self, "SelfManaged", cluster=self.cluster)
             if "self-managed" in kinds
             else None
         )
@@ -55,7 +65,7 @@ class NodesStack(PlatformStack):
             auto = AutoModeNodes(
                 self,
                 "Auto",
-                cluster=self._cluster,
+                cluster=self.cluster,
                 vpc=platform.network.vpc,
                 role=control_plane.auto_mode_role,
                 shapes=shapes,
@@ -83,7 +93,7 @@ class NodesStack(PlatformStack):
         """Returns a node group; override it to make another one, or to give it EKS's name of
         another image (`ami_type`).
         """
-        platform, cluster, settings = self.platform, self._cluster, self.spec.cluster
+        platform, cluster, settings = self.platform, self.cluster, self.spec.cluster
         versions = platform.addon_versions
         props = self.group_props(name, group)
         if group.kind == "managed":
@@ -122,7 +132,7 @@ class NodesStack(PlatformStack):
         """Returns the add-ons that need a node; override it to add to them: each waits for all
         groups.
         """
-        cluster, spec, versions = self._cluster, self.spec, self.platform.addon_versions
+        cluster, spec, versions = self.cluster, self.spec, self.platform.addon_versions
 
         def plain(name: str) -> CfnResource:
             return ClusterAddon(

@@ -3,7 +3,7 @@ a destroy (`retain`). And what each kind of part must have, so that you can repl
 """
 
 from collections.abc import Mapping, MutableMapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakKeyDictionary
 
 from aws_cdk import (
@@ -22,6 +22,7 @@ from aws_cdk import (
 )
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_ecr as ecr
+from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_route53 as route53
 from aws_cdk import aws_s3 as s3
@@ -32,6 +33,9 @@ from constructs_lib.people.team import Team
 from constructs_lib.storage.shared_file_system import ISharedFileSystem
 from paddle_aws.stacks.cluster_spec import PLATFORM_OUTPUT, ClusterSpec
 from paddle_settings.errors import SettingError
+
+if TYPE_CHECKING:  # Its modules would cost everybody else synth time.
+    from constructs_lib.k3s.cluster import SelfManagedCluster
 
 FLAGS = {
     "@aws-cdk/core:defaultCrossStackReferences": "strong",
@@ -97,6 +101,14 @@ class StoragePart(Protocol):
         """The repository of the trainer images."""
 
 
+class ControlPlanePart(Protocol):
+    """The part with the Kubernetes cluster."""
+
+    @property
+    def cluster(self) -> "eks.ICluster | SelfManagedCluster":
+        """The cluster."""
+
+
 class Platform(Protocol):
     """What a part reads of its platform: the settings, and the parts that live longer."""
 
@@ -117,7 +129,7 @@ class Platform(Protocol):
         """The data."""
 
     @property
-    def control_plane(self) -> Any:
+    def control_plane(self) -> ControlPlanePart:
         """The part with the Kubernetes cluster."""
 
     @property

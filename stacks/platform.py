@@ -8,13 +8,15 @@ import json
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from aws_cdk import CfnOutput, DefaultStackSynthesizer, IStackSynthesizer, Stack, Token
 from aws_cdk import aws_eks_v2 as eks
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from constructs_lib.ec2.node_group import NodeGroup
 from constructs_lib.people.team import Team
 from constructs_lib.storage.shared_file_system import ISharedFileSystem
 from constructs_lib.storage.stack_protection import StackProtection
@@ -34,6 +36,10 @@ from paddle_aws.stacks.part import (
 )
 from paddle_aws.stacks.storage import StorageStack, storage_outputs
 from paddle_settings.errors import SettingError
+
+if TYPE_CHECKING:
+    from constructs_lib.k3s.cluster import SelfManagedCluster
+    from paddle_aws.stacks.k3s_cluster import K3sClusterStack
 
 ADDON_LOCK = "add-ons.json"
 """File that `paddle-aws lock add-ons` writes: the versions that it read from AWS, for stacks that
@@ -101,9 +107,9 @@ class TrainingPlatform(Construct):
         access: AccessPart | Maker[AccessPart] = AccessStack,
         network: NetworkPart | Maker[NetworkPart] = NetworkStack,
         storage: StoragePart | Maker[StoragePart] = StorageStack,
-        cluster: eks.ICluster | Maker[PlatformStack] | None = None,
-        nodes: Maker[Any] | None = None,
-        watch: Maker[Any] | None = None,
+        cluster: "eks.ICluster | Maker[ClusterStack | K3sClusterStack] | None" = None,
+        nodes: Maker[Construct] | None = None,
+        watch: Maker[Stack] | None = None,
         locks: Path | None = None,
         stacks_in: Construct | None = None,
     ) -> None:
@@ -116,29 +122,29 @@ class TrainingPlatform(Construct):
         self.access: AccessPart = access(self) if callable(access) else access
         self.network: NetworkPart = network(self) if callable(network) else network
         self.storage: StoragePart = storage(self) if callable(storage) else storage
-        self.control_plane: Any
         if spec.cluster.self_managed:
             # Imported here: these services' modules, like the budget's, would cost everybody else
             # synth time.
             from paddle_aws.stacks.k3s_cluster import K3sClusterStack, K3sNodesStack
 
-            usual_cluster: Maker[PlatformStack] = K3sClusterStack
-            usual_nodes: Maker[Any] = K3sNodesStack
+            usual_cluster: Maker[ClusterStack | K3sClusterStack] = K3sClusterStack
+            usual_nodes: Maker[Construct] = K3sNodesStack
         else:
             usual_cluster, usual_nodes = ClusterStack, NodesStack
-        if cluster is None or callable(cluster):
-            self.control_plane = (cluster or usual_cluster)(self)
-        else:
-            self.control_plane = ClusterStack(self, cluster=self._check_name(cluster))
+        self.control_plane: ClusterStack | K3sClusterStack = (
+            (cluster or usual_cluster)(self)
+            if cluster is None or callable(cluster)
+            else ClusterStack(self, cluster=self._check_name(cluster))
+        )
         self._output_foreign_parts()
         self.nodes = (nodes or usual_nodes)(self)
-        self.watch: Any = None
+        self.watch: Stack | None = None
         if watch or spec.budget:
             self.watch = (watch or _watch)(self)
             if spec.node_metrics:
                 # An alarm fires if the agent is silent: it is created after nodes and agent, and
                 # deleted before them.
-                self.watch.add_stack_dependency(self.nodes)
+                self.watch.add_stack_dependency(Stack.of(self.nodes))
 
     @property
     def file_system(self) -> ISharedFileSystem:
@@ -151,12 +157,32 @@ class TrainingPlatform(Construct):
         return self.storage.bucket
 
     @property
-    def cluster(self) -> Any:
-        """An `eks.ICluster`, or a `SelfManagedCluster` with `cluster.kind: self-managed`."""
+    def cluster(self) -> "eks.ICluster | SelfManagedCluster":
+        """The cluster; self-managed with `cluster.kind: self-managed`."""
         return self.control_plane.cluster
 
     @property
-    def node_groups(self) -> dict[str, Any]:
+    def eks_cluster(self) -> eks.ICluster:
+        """The cluster, where it is one of EKS. Raises SettingError for a self-managed one."""
+        return self._on_eks().cluster
+
+    @property
+    def data_job(self) -> iam.IGrantable:
+        """The data job's pods. Raises SettingError for a self-managed cluster, whose pods have
+        their node's role.
+        """
+        return self._on_eks().data_job
+
+    def _on_eks(self) -> ClusterStack:
+        if not isinstance(self.control_plane, ClusterStack):
+            raise SettingError(
+                "cluster.kind is self-managed: it has no cluster of EKS, and its pods have no role "
+                "of their own; take `cluster` and `node_groups`"
+            )
+        return self.control_plane
+
+    @property
+    def node_groups(self) -> dict[str, NodeGroup]:
         """The node groups by name; empty with EKS Auto Mode, which makes nodes itself."""
         return dict(zip(self.spec.nodes, getattr(self.nodes, "groups", ()), strict=False))
 

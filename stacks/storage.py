@@ -24,12 +24,18 @@ LUSTRE_BACKUP_DAYS = 35
 class StorageStack(PlatformStack):
     """File system, bucket, image repository.
 
+    Args:
+        platform: the platform that it is a part of.
+
     Attributes:
         bucket_arn: the bucket's ARN as other stacks see it and as the acknowledgments of grants
         spell it. To the CDK it is no
             reference, so those stacks depend on this one explicitly; else it would be destroyed
             first, which is refused.
         bucket_key: the bucket's KMS key.
+
+    Raises:
+        SettingError: one sentence, for settings that do not fit.
     """
 
     def __init__(self, platform: Platform) -> None:

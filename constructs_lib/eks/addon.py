@@ -43,11 +43,15 @@ class PodIdentity(Construct):
     >>> grant = DataBucket(stack, "Bucket").grant_read(reader)
 
     Args:
+        cluster: the EKS cluster.
         namespace: the service account's namespace; it need not exist yet.
         service_account: its name; it need not exist yet.
 
     Attributes:
         role: the role.
+
+    Raises:
+        ValueError: a sentence for each value that is refused.
     """
 
     def __init__(
@@ -107,11 +111,15 @@ class ClusterAddon(Construct):
     'coredns'
 
     Args:
+        cluster: the EKS cluster.
         addon_name: EKS's name for it, such as coredns.
         version: such as v1.2.3-eksbuild.1; None: EKS's default for the cluster's version.
         configuration: the add-on's own settings.
         roles: service account: IAM role of its pods, which must trust EKS Pod Identity
             (`pod_identity_principal`).
+
+    Raises:
+        ValueError: a sentence for each value that is refused.
     """
 
     def __init__(
@@ -159,6 +167,7 @@ class EfsDriver(Construct):
     'aws-efs-csi-driver'
 
     Args:
+        cluster: the EKS cluster.
         version: add-on version; None: EKS's default.
     """
 
@@ -196,6 +205,7 @@ class FsxDriver(Construct):
     already, and creates none.
 
     Args:
+        cluster: the EKS cluster.
         version: add-on version; None: EKS's default.
     """
 
@@ -221,6 +231,7 @@ class ContainerLogs(Construct):
     """The amazon-cloudwatch-observability add-on, its log groups and its role.
 
     Args:
+        cluster: the EKS cluster.
         cluster_name: the cluster's name as a plain string, for the names of the log groups.
         days: how long each event is kept.
         logs: also send the logs of containers and nodes; False: only metrics.

@@ -27,6 +27,8 @@ class AutoModeNodes(Construct):
     >>> nodes = AutoModeNodes(stack, "Nodes", cluster=cluster, vpc=vpc, role=role, shapes=shapes)
 
     Args:
+        cluster: the EKS cluster.
+        vpc: the VPC.
         shapes: what a node is, by node group.
         role: the nodes' role, which is the cluster's `auto_mode_role`.
         security_groups: security groups besides the cluster's own, such as a file system's
@@ -35,6 +37,9 @@ class AutoModeNodes(Construct):
     Attributes:
         machines: what charts make NodeClasses from, as JSON: role, subnets, security groups;
             placement groups by node group.
+
+    Raises:
+        ValueError: a sentence for each value that is refused.
     """
 
     def __init__(

@@ -117,6 +117,7 @@ class TrainingCluster(eks.Cluster):
         cluster.add_cdk8s_chart("Jobs", Jobs(cdk8s.App(), "jobs"))
 
     Args:
+        role: the control plane's role; None: a role of its own.
         vpc: its VPC; EKS requires subnets in at least two zones.
         cluster_name: name; it is part of the log group's name, so it has to be given, not
             generated.
@@ -139,6 +140,9 @@ class TrainingCluster(eks.Cluster):
             roles for service accounts.
         kubectl_provider_options: the Lambda function that applies manifests; None: there is none.
         options: passed to `eks_v2.Cluster`.
+
+    Raises:
+        ValueError: a sentence for each value that is refused.
     """
 
     def __init__(

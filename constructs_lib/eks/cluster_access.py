@@ -46,9 +46,13 @@ class ClusterAccess(Construct):
     ['paddle-deployers']
 
     Args:
+        cluster: the EKS cluster.
         principal_arn: IAM role or user; a principal has one entry per cluster.
         level: what it may do.
         namespaces: where; empty: in the whole cluster.
+
+    Raises:
+        ValueError: a sentence for each value that is refused.
     """
 
     def __init__(
@@ -95,6 +99,10 @@ class ClusterAccess(Construct):
 
 class EndpointName(Construct):
     """`api.<zone>` as another name for the cluster's endpoint.
+
+    Args:
+        zone: the private zone in which the name is.
+        cluster: the EKS cluster.
 
     Attributes:
         name: the whole name.

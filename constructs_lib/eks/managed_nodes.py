@@ -35,6 +35,8 @@ class ManagedNodes(NodeGroup):
     ValueError: vision/Nodes: shape.instance_types is m5.large: AL2023_ARM_64_STANDARD is ...
 
     Args:
+        cluster: the EKS cluster.
+        vpc: the VPC.
         auto_repair: EKS replaces nodes that fail.
         kubernetes_version: the cluster's, such as "1.35"; None: that of the first deploy stays.
         release_version: of the image, such as 1.35.0-20261101; None: the newest whenever nodes are
@@ -45,6 +47,9 @@ class ManagedNodes(NodeGroup):
         role: the nodes' role; None: one is made.
         options: passed to `eks.CfnNodegroup`.
         props: see `NodeGroupProps`.
+
+    Raises:
+        ValueError: a sentence for each value that is refused.
     """
 
     def __init__(

@@ -20,6 +20,9 @@ from constructs_lib.validation import refuse
 class SelfManagedNodeRole(Construct):
     """A node role that the cluster admits, as EKS itself arranges for managed groups. One role
     serves many groups.
+
+    Args:
+        cluster: the EKS cluster.
     """
 
     def __init__(self, scope: Construct, id: str, *, cluster: eks.ICluster) -> None:
@@ -45,10 +48,16 @@ class SelfManagedNodes(NodeGroup):
     '9'
 
     Args:
+        cluster: the EKS cluster.
+        vpc: the VPC.
+        service_ipv4_cidr: addresses of Kubernetes services, as the cluster has them.
         kubernetes_version: the cluster's, such as "1.35": the nodes' image follows it.
         role: the nodes' role, from a `SelfManagedNodeRole`; None: one is made.
         ami_type: as `ManagedNodes` has it.
         props: see `NodeGroupProps`.
+
+    Raises:
+        ValueError: a sentence for each value that is refused.
     """
 
     def __init__(

@@ -120,6 +120,11 @@ class SelfManagedCluster(Construct):
     """A self-managed cluster without nodes; `K3sNodeGroup` adds them.
 
     Args:
+        vpc: the VPC.
+        release: what the machine runs.
+        snapshots: where it keeps its snapshots.
+        pod_cidr: addresses of pods.
+        service_cidr: addresses of Kubernetes services.
         cluster_name: name, which is part of the secrets' names and of tags.
         subnet: the control plane's subnet; None: the first private one (public with `elastic_ip`).
         private_address: the control plane's address in that subnet; None: AWS picks one, which then
@@ -150,6 +155,9 @@ class SelfManagedCluster(Construct):
         private_address: the control plane's address, which stays when its machine is replaced.
         public_address: its Elastic IP; None: it has none.
         group: the control plane's Auto Scaling group, to depend on.
+
+    Raises:
+        ValueError: a sentence for each value that is refused.
     """
 
     def __init__(

@@ -101,11 +101,16 @@ class K3sNodeGroup(NodeGroup):
     """An Auto Scaling group of nodes on Amazon Linux 2023.
 
     Args:
+        cluster: the self-managed cluster.
+        vpc: the VPC.
         release: what the nodes run; never newer than the control plane's.
         role: the nodes' role; None: one is made, without data.
         group_name: name of the group; None: CloudFormation generates one.
         props: see `NodeGroupProps`; a shape with gpu, efa or
             parallel_image_pull is refused.
+
+    Raises:
+        ValueError: a sentence for each value that is refused.
     """
 
     _calls = "self-managed"

@@ -52,11 +52,16 @@ class EndpointTunnel(Construct):
     TAG holds the document's name.
 
     Args:
+        vpc: the VPC.
+        port: the port of the host.
         host: name or address of the endpoint, as the machine sees it.
         document_name: name of the session document, unique in its account and region.
         vpc_subnets: where the machine runs; None: the private subnets.
         encryption_key: KMS key of its disk; None: the account's default key for EBS. An imported
             key's policy must let Auto Scaling use it.
+
+    Raises:
+        ValueError: a sentence for each value that is refused.
     """
 
     def __init__(

@@ -43,10 +43,14 @@ class ServiceEndpoints(Construct):
     """Interface endpoints of one VPC.
 
     Args:
+        vpc: the VPC.
         vpc_subnets: one interface is made in each of their zones; None: the private subnets.
         client_cidr: who may connect; None: the VPC's own addresses.
         services: id: the service as AWS writes it in endpoint names; None: those of an EKS cluster
             (`SERVICES`); empty: none yet.
+
+    Raises:
+        ValueError: a sentence for each value that is refused.
     """
 
     def __init__(
@@ -97,6 +101,7 @@ class FlowLogs(Construct):
     """Flow logs of one VPC.
 
     Args:
+        vpc: the VPC whose traffic is logged.
         days: how long the records are kept.
         encryption_key: KMS key of the log group; None: AWS's own.
     """
@@ -215,6 +220,9 @@ class TrainingNetwork(ClusterNetwork):
             after ours.
         gateway_endpoints: beside ours for S3, such as one for DynamoDB.
         options: passed to `ec2.Vpc`.
+
+    Raises:
+        ValueError: a sentence for each value that is refused.
     """
 
     def __init__(

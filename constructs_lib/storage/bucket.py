@@ -163,6 +163,9 @@ class DataBucket(s3.Bucket):
         removal_policy: RETAIN keeps both buckets; DESTROY empties and deletes both.
         lifecycle_rules: more rules, beside ours for old versions and unfinished uploads.
         options: passed to `s3.Bucket`.
+
+    Raises:
+        ValueError: a sentence for each value that is refused.
     """
 
     def __init__(

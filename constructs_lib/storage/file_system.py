@@ -145,6 +145,7 @@ class SharedFileSystem(MountableFileSystem):
     >>> props["depends_on"] = [data.mount_targets]
 
     Args:
+        vpc: the VPC.
         vpc_subnets: one mount target is made in each of their zones; None: the private subnets.
         encryption_key: KMS key; None: a key that AWS manages (aws/elasticfilesystem).
         throughput_mode: docs/file-system.md compares the modes.
@@ -160,6 +161,9 @@ class SharedFileSystem(MountableFileSystem):
         removal_policy: RETAIN keeps the file system (without its mount targets); DESTROY deletes it
             with all its data.
         options: passed to `efs.FileSystem`.
+
+    Raises:
+        ValueError: a sentence for each value that is refused.
     """
 
     def __init__(

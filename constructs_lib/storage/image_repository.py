@@ -40,6 +40,9 @@ class ImageRepository(ecr.Repository):
         keep_tags: patterns of tags, such as used-*; images that have one of them never expire.
         removal_policy: RETAIN keeps the repository; DESTROY deletes it with its images.
         options: passed to `ecr.Repository`.
+
+    Raises:
+        ValueError: a sentence for each value that is refused.
     """
 
     def __init__(

@@ -41,6 +41,7 @@ class EncryptionKey(kms.Key):
     >>> key = EncryptionKey(stack, "Key", alias="vision")
 
     Args:
+        description: what it encrypts.
         alias: name without `alias/`; None: no alias.
         removal_policy: RETAIN keeps the key. DESTROY schedules its deletion when the stack goes (in
             30 days; until then it can be cancelled), unless something in the region is still

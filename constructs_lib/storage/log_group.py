@@ -36,6 +36,9 @@ class EndingLogGroup(logs.LogGroup):
         encryption_key: KMS key; None: AWS's own. An imported key's policy must already let
             CloudWatch Logs use it.
         options: passed to `logs.LogGroup`.
+
+    Raises:
+        ValueError: a sentence for each value that is refused.
     """
 
     def __init__(

@@ -62,6 +62,7 @@ class LustreFileSystem(Construct):
     ValueError: vision/Data: storage_capacity_gib is 1500: allowed is 1200, or a multiple of 2400
 
     Args:
+        vpc: the VPC.
         vpc_subnet: where it is, in one zone; None: the first private subnet. A change of it makes
             another, empty, file system.
         storage_capacity_gib: 1200, or a multiple of 2400. It can grow in place, never shrink.
@@ -81,6 +82,9 @@ class LustreFileSystem(Construct):
         mount_name: what follows the DNS name where it is mounted: `<dns name>@tcp:/<mount name>`.
         storage_capacity_gib: its size.
         resource: the file system itself.
+
+    Raises:
+        ValueError: a sentence for each value that is refused.
     """
 
     def __init__(

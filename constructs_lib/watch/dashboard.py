@@ -42,6 +42,8 @@ class ClusterDashboard(Construct):
     ... )
 
     Args:
+        cluster_name: the cluster's name, as the metrics have it.
+        emails: who hears of alarms: 1 to 10 addresses.
         dashboard_name: name; None: CloudFormation generates one.
         file_system_id: EFS's id; None: neither alarms nor rows for a file system.
         min_nodes: an alarm fires if there are fewer nodes, or if the agent stops counting them
@@ -56,6 +58,9 @@ class ClusterDashboard(Construct):
             have: fewer raise an alarm.
         encryption_key: KMS key of the topic; None: SNS's own encryption. An imported key's policy
             must let CloudWatch use the key, as EncryptionKey's does.
+
+    Raises:
+        ValueError: a sentence for each value that is refused.
     """
 
     def __init__(
@@ -248,6 +253,9 @@ class MonthlyBudget(Construct):
         emails: 1 to 10 addresses that get the alarms.
         tag: (key, value) of the resources that count. AWS counts by a tag only once it is activated
             as a cost allocation tag.
+
+    Raises:
+        ValueError: a sentence for each value that is refused.
     """
 
     def __init__(

@@ -135,6 +135,13 @@ def identity_beside(
 class DataChart(pod.PodChart):
     """Job and NetworkPolicy of the split, and the ConfigMap of a program that came with the job
     file.
+
+    Args:
+        job: the job.
+        outputs: the stacks' outputs.
+        image: the trainer image, by digest.
+        labels: labels of all objects in the chart.
+        customize: changes a pod's template in place.
     """
 
     identity: str

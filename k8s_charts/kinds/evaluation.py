@@ -55,4 +55,4 @@ def evaluation_job(training: Mapping[str, Any], name: str) -> dict[str, Any]:
         "automountServiceAccountToken": False,
         "containers": [container],
     }
-    return document
+    return yaml_documents.labelled(document)

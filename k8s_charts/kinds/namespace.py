@@ -4,26 +4,28 @@ one is set.
 
 from collections.abc import Mapping
 
-from cdk8s import Chart
 from constructs import Construct
 
 from k8s_charts import names, yaml_documents
+from k8s_charts.job_chart import JobChart
 from k8s_charts.spec import TrainingJob
 
 
-class NamespaceChart(Chart):
+class NamespaceChart(JobChart):
     """Namespace, ServiceAccounts, ResourceQuota and LimitRange.
 
     Jobs with equal `namespace_limits` share them, so applying them again changes nothing. The
     namespace `default` belongs to everybody: it is used as it is, without our pod-security labels.
+
+    Args:
+        job: the job.
+        labels: labels of all objects in the chart.
     """
 
     def __init__(
         self, scope: Construct, job: TrainingJob, *, labels: Mapping[str, str] | None = None
     ) -> None:
-        super().__init__(
-            scope, f"{job.namespace}-namespace", namespace=job.namespace, labels=labels
-        )
+        super().__init__(scope, f"{job.namespace}-namespace", job, labels=labels)
         documents = yaml_documents.template(
             "namespace.yaml",
             namespace=job.namespace,

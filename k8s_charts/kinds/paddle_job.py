@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from cdk8s import Chart
 from constructs import Construct
 from paddle_node import contract
 from paddle_node.contract import Variable
 
 from k8s_charts import names, yaml_documents
 from k8s_charts.deployed import ClusterOutputs
+from k8s_charts.job_chart import JobChart
 from k8s_charts.kinds.controller import Controller
 from k8s_charts.kinds.data_job import identity_beside
 from k8s_charts.pods import network, pod, scheduling
@@ -31,7 +31,7 @@ of twenty.
 """
 
 
-class OperatorChart(Chart):
+class OperatorChart(JobChart):
     """The PaddleJob operator, for a cluster without one: one per job namespace, with rights in that
     namespace only.
     """
@@ -39,7 +39,7 @@ class OperatorChart(Chart):
     def __init__(
         self, scope: Construct, job: TrainingJob, *, labels: Mapping[str, str] | None = None
     ) -> None:
-        super().__init__(scope, "paddle-operator", namespace=job.namespace, labels=labels)
+        super().__init__(scope, "paddle-operator", job, labels=labels)
         image = job.operator.operator_image
         (definition,) = yaml_documents.template("paddle_job_definition.yaml")
         space, account, role, binding, policy, deployment = yaml_documents.template(
@@ -83,7 +83,16 @@ def _environment(job: TrainingJob) -> dict[Any, object]:
 
 
 class PaddleJobChart(pod.PodChart):
-    """PaddleJob, PodGroup if a gang is asked for, NetworkPolicies and PodDisruptionBudget."""
+    """PaddleJob, PodGroup if a gang is asked for, NetworkPolicies and PodDisruptionBudget.
+
+    Args:
+        job: the job.
+        outputs: the stacks' outputs.
+        image: the trainer image, by digest.
+        data_job: the identity of the split whose shards the trainers wait for.
+        labels: labels of all objects in the chart.
+        customize: changes a pod's template in place.
+    """
 
     def __init__(
         self,

@@ -146,6 +146,17 @@ class TrainingChart(pod.PodChart):
     `data_job` is the identity of the data job whose shards the trainers wait for, so new data or a
     new program makes a new training Job as well. Default: of the job's DataChart in `scope`, else
     of the one that these arguments would make.
+
+    Args:
+        job: the job.
+        outputs: the stacks' outputs.
+        image: the trainer image, by digest.
+        data_job: the identity of the split whose shards the trainers wait for.
+        labels: labels of all objects in the chart.
+        customize: changes a pod's template in place.
+
+    Raises:
+        SettingError: one sentence, for settings that do not fit.
     """
 
     def __init__(

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from cdk8s import Chart
 from constructs import Construct
 
 from k8s_charts import names, yaml_documents
 from k8s_charts.deployed import ClusterOutputs
+from k8s_charts.job_chart import JobChart
 from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.groups import Volume
 
@@ -69,9 +69,14 @@ def _nodes(folder: str | None) -> dict[str, Any]:
     return {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [label]}]}}}
 
 
-class VolumeChart(Chart):
+class VolumeChart(JobChart):
     """PersistentVolume and claim: EFS or FSx for Lustre through its CSI driver, an NFS server, or a
     folder of the nodes.
+
+    Args:
+        job: the job.
+        outputs: the stacks' outputs.
+        labels: labels of all objects in the chart.
     """
 
     def __init__(
@@ -82,7 +87,7 @@ class VolumeChart(Chart):
         *,
         labels: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(scope, f"{job.name}-volume", namespace=job.namespace, labels=labels)
+        super().__init__(scope, f"{job.name}-volume", job, labels=labels)
         volume, claim = yaml_documents.template(
             "volume.yaml",
             volume=names.volume(job, outputs),

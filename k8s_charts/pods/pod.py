@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from cdk8s import Chart
 from constructs import Construct
 from paddle_node import contract
 from paddle_node.contract import Label, Variable
 
 from k8s_charts import names, yaml_documents
 from k8s_charts.deployed import ClusterOutputs
+from k8s_charts.job_chart import JobChart
 from k8s_charts.pods import job_folder, scheduling
 from k8s_charts.pods.hook_faults import hook_faults
 from k8s_charts.spec import TrainingJob, pod_security
@@ -29,7 +29,7 @@ INLINE_PROGRAMS = "/opt/paddle/own"
 """Where a program from a ConfigMap is mounted: beside the image's programs, without hiding them."""
 
 
-class PodChart(Chart):
+class PodChart(JobChart):
     """A chart with pods, and the place where a subclass or `customize` changes them.
 
     Args:
@@ -46,7 +46,7 @@ class PodChart(Chart):
         labels: Mapping[str, str] | None = None,
         customize: Customize | None = None,
     ) -> None:
-        super().__init__(scope, id, namespace=job.namespace, labels=labels)
+        super().__init__(scope, id, job, labels=labels)
         self._customize = customize
 
     def customize_pod(self, template: Object, role: names.Role) -> None:

@@ -249,7 +249,7 @@ class Wide(NetworkStack):
 def test_each_thing_has_a_hook() -> None:
     app = App(context=CONTEXT, analytics_reporting=False)
     platform = TrainingPlatform(app, "Ml", spec(), nodes=Hooked, storage=Named, network=Wide)
-    platform.bucket.grant_write(platform.control_plane.data_job)
+    platform.bucket.grant_write(platform.data_job)
     stacks = {stack.stack_name: stack.template for stack in app.synth().stacks}
     templates = {name: str(template) for name, template in stacks.items()}
     assert "'BucketName': 'their-data'" in templates["ml-storage"]

@@ -6,15 +6,18 @@ ours have the job's namespace; the pods still pass restricted pod security.
 """
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import cdk8s
 import pytest
+import yaml
 
 from k8s_charts import names
 from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import documents
 from k8s_charts.kinds.data_job import DataChart
+from k8s_charts.kinds.namespace import NamespaceChart
 from k8s_charts.kinds.training_job import TrainingChart
 from k8s_charts.kinds.volume import VolumeChart
 from k8s_charts.spec import TrainingJob
@@ -114,6 +117,28 @@ def test_ids_of_the_objects_do_not_change_with_the_settings(
     assert ids(gang={"kind": "volcano"}) == plain | {"PodGroup"}
     volume = VolumeChart(cdk8s.App(), job(), outputs).to_json()
     assert "namespace" not in named(volume, "PersistentVolume").popitem()[1]["metadata"]
+
+
+def test_an_app_of_ones_own_numbers_the_steps_and_labels_every_object(
+    job: Jobs, outputs: ClusterOutputs, tmp_path: Path
+) -> None:
+    app = cdk8s.App(outdir=str(tmp_path))
+    TrainingChart(app, job(), outputs, "image")
+    VolumeChart(app, job(), outputs, labels={"app.kubernetes.io/managed-by": "argocd"})
+    NamespaceChart(app, job())
+    DataChart(app, job(), outputs, "image")
+    app.synth()
+    files = sorted(tmp_path.glob("*.yaml"))
+    assert [file.name.removesuffix(".k8s.yaml") for file in files] == [
+        "0000-paddle-namespace", "0001-words-volume", "0002-words-data", "0003-words-training"
+    ]  # fmt: skip
+    for file in files:
+        for document in yaml.safe_load_all(file.read_text()):
+            labels = document["metadata"]["labels"]
+            assert labels["app.kubernetes.io/name"] == "paddle-aws"
+            assert labels["app.kubernetes.io/part-of"] == "paddle-aws"
+            owner = "argocd" if "volume" in file.name else "paddle-aws"
+            assert labels["app.kubernetes.io/managed-by"] == owner
 
 
 @pytest.mark.parametrize(

@@ -76,8 +76,9 @@ class SequencingNodes(NodesStack):
 
     def __init__(self, platform: Platform) -> None:
         super().__init__(platform)
-        cluster = platform.control_plane.cluster
-        addon = ClusterAddon(self, "Snapshots", cluster=cluster, addon_name="snapshot-controller")
+        addon = ClusterAddon(
+            self, "Snapshots", cluster=self.cluster, addon_name="snapshot-controller"
+        )
         addon.node.add_dependency(*(group.resource for group in self.groups))
         self.sequencers = Team(self, "Sequencers", task=f"Sequence for {self.spec.name}")
         platform.storage.bucket.grant_read(self.sequencers)

@@ -61,7 +61,7 @@ def documents(spec: ClusterSpec, outputs: ClusterOutputs) -> list[Object]:
         manifests += yaml_documents.template(
             "queue.yaml", queue=spec.jobs.queue, namespace=namespace, cpus=cores, gpus=gpus
         )
-    return manifests
+    return [yaml_documents.labelled(document) for document in manifests]
 
 
 def _node_pool(name: str, spec: ClusterSpec, machines: Object) -> list[Object]:

@@ -16,6 +16,7 @@ from paddle_aws.stacks.cluster_spec import load_cluster
 
 POOLS, CLASSES = "/apis/karpenter.sh/v1/nodepools", "/apis/eks.amazonaws.com/v1/nodeclasses"
 OURS = f"{Label.PART_OF}={PROJECT}"
+IMAGES = f"{Label.NAME}=images"
 MACHINE_DEADLINE = 900.0
 """Seconds within which a removed pool's machines have to be gone."""
 
@@ -76,7 +77,7 @@ def setup(
                 f"{document['metadata']['name']}"
             )
         daemon_sets = f"/apis/apps/v1/namespaces/{spec.jobs.namespace}/daemonsets"
-        if cluster.items(daemon_sets, labels=OURS) and not spec.jobs.images:
+        if cluster.items(daemon_sets, labels=IMAGES) and not spec.jobs.images:
             say(
                 "jobs.images is no longer in cluster.yaml: `kubectl delete daemonset images "
                 f"--namespace {spec.jobs.namespace}` lets the nodes remove them"

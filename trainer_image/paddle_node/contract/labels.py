@@ -7,7 +7,11 @@ class Label(StrEnum):
     """Labels of a job's objects and pods."""
 
     # Kubernetes' recommended ones, set by the charts.
+    NAME = "app.kubernetes.io/name"
+    """What an object belongs to by itself: `PROJECT`, or a program of others, such as a driver."""
     PART_OF = "app.kubernetes.io/part-of"
+    """Always `PROJECT`."""
+    MANAGED_BY = "app.kubernetes.io/managed-by"
     """Always `PROJECT`."""
     INSTANCE = "app.kubernetes.io/instance"
     """The job's name."""
