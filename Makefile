@@ -103,7 +103,7 @@ push: setup  ## push it to the deployed repository, and write its digest to imag
 mutants: setup  ## whether the tests notice a broken promise in each room, in an hour: ROOM=charts
 	@$(RUN) $(BIN)/python tests/mutants.py $(ROOM)
 
-settings-table: python  ## each setting of job.yaml: when it counts, and what reaches it in the tests
+settings-table: python  ## each setting of job.yaml and cluster.yaml: when it counts, and what reaches it in the tests
 	@$(BIN)/python tests/charts/test_settings.py
 
 bench: environments  ## every benchmark: ratios, each measured in one run

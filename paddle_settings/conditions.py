@@ -1,7 +1,7 @@
 """When a setting counts: metadata of its field, from which refusals, schemas and pages come.
 
 A setting that is written and cannot have an effect is refused. A value that asks for nothing
-(false, 0, an empty list) may stand anywhere.
+(false, 0, an empty list, where that is the default) may stand anywhere.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -43,6 +43,8 @@ class Given(NamedTuple):
     value: Any
     group: BaseModel
     conditions: tuple[Counts, ...]
+    default: Any
+    """The value without which it asks for nothing, if that is none that does."""
 
 
 def conditions(group: type[BaseModel], name: str) -> tuple[Counts, ...]:
@@ -56,7 +58,7 @@ def given(group: BaseModel, path: str = "") -> Iterator[Given]:
         if name not in group.model_fields_set or name not in group.__dict__:
             continue
         value, here = group.__dict__[name], f"{path}{field.alias or name}"
-        yield Given(here, value, group, conditions(type(group), name))
+        yield Given(here, value, group, conditions(type(group), name), field.default)
         yield from _inside(value, here)
 
 

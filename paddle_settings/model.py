@@ -117,7 +117,7 @@ class Settings(BaseModel):
     def _without_effect(self) -> Iterator[Fault]:
         """Yields what is given in this file and cannot have an effect (`conditions.Counts`)."""
         for setting in conditions.given(self):
-            asks = setting.value if isinstance(setting.value, Settings) else bool(setting.value)
+            asks = isinstance(setting.value, Settings) or bool(setting.value or setting.default)
             for condition in setting.conditions if asks else ():
                 yield from check(lambda: self._refuse(setting, condition))  # noqa: B023
 

@@ -22,6 +22,7 @@ from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
 from constructs_lib.ec2.node_rules import XEN_TYPE
 from constructs_lib.rules import EMAIL, EMAIL_LENGTH, EMAILS, USD, LogDays
+from paddle_aws.stacks.conditions import ADMINISTRATOR, EKS, FIXED
 from paddle_aws.stacks.control_plane_settings import (
     ADDONS,
     DAEMON_ADDONS,
@@ -75,9 +76,6 @@ PLATFORM_OUTPUT = "TrainingPlatform"
 
 OUR_TAGS = ("project", "cluster", "owner", "KubernetesCluster", "Name")
 
-NOT_WITH_AUTO = ("kind", "min", "desired", "auto_repair", "ssh", "parallel_image_pull")
-"""A node group's settings that EKS Auto Mode does not have."""
-
 PART_OF_AUTO = (
     "vpc-cni",
     "kube-proxy",
@@ -120,7 +118,9 @@ class Jobs(Settings):
     """The jobs' Kubernetes namespace, as in job.yaml."""
     queue: DnsLabel | None = None
     """Name of the Kueue queue that `paddle-aws setup` makes (docs/jobs.md)."""
-    images: Annotated[list[ImageName], require_unique("image")] = Field(default=[], max_length=20)
+    images: Annotated[list[ImageName], require_unique("image"), FIXED] = Field(
+        default=[], max_length=20
+    )
     """Images that every node pulls before its first job and keeps, once you have run `paddle-aws
     setup` (docs/start-up.md).
     """
@@ -134,7 +134,7 @@ class Jobs(Settings):
 class Logs(Settings):
     """Container logs in CloudWatch, kept beyond the life of their pods."""
 
-    days: LogDays = 0
+    days: Annotated[LogDays, EKS] = 0
     """Retention of container logs in CloudWatch; 0: none are sent."""
 
 
@@ -145,7 +145,9 @@ class Protection(Settings):
     """Each deploy protects the stacks that it makes or changes from later deploys (docs/aws.md).
     false: only `paddle-aws protect` does.
     """
-    lifted_by: Annotated[list[UserArn], require_unique("user")] = Field(default=[], max_length=10)
+    lifted_by: Annotated[list[UserArn], require_unique("user"), ADMINISTRATOR] = Field(
+        default=[], max_length=10
+    )
     """ARNs of the operators' IAM users who may lift it, with their users' credentials, not with the
     team's role. Empty: every operator may.
     """
@@ -199,7 +201,7 @@ class ClusterSpec(Settings):
     """The AWS account, in quotes: cdk and the commands refuse credentials of any other account.
     Unset: the account of your credentials.
     """
-    bootstrap_qualifier: str | None = Field(
+    bootstrap_qualifier: Annotated[str | None, ADMINISTRATOR] = Field(
         default=None, pattern=r"^[a-z0-9]{1,10}$", examples=["corp"]
     )
     """Qualifier of your organization's bootstrap, if that deploys the cluster. Unset: `paddle-aws
@@ -311,15 +313,7 @@ class ClusterSpec(Settings):
         for name, group in groups.items():
             for fault in check(partial(_group_faults, name, group, auto)):
                 raise fault
-        # Between jobs there are no nodes.
-        return (
-            {
-                name: group.model_copy(update={"min": 0, "desired": 0})
-                for name, group in groups.items()
-            }
-            if auto
-            else groups
-        )
+        return groups
 
     @field_validator("tags")
     @classmethod
@@ -344,6 +338,7 @@ class ClusterSpec(Settings):
         return tags
 
     def _faults(self) -> Iterator[Fault]:
+        yield from self._without_effect()
         yield from check(
             self._zones,
             self._addresses,
@@ -352,7 +347,6 @@ class ClusterSpec(Settings):
             self._taints,
             self._lustre,
             self._region,
-            self._public_name,
             self._bootstrap,
             self._protection,
         )
@@ -440,18 +434,6 @@ class ClusterSpec(Settings):
         if not self.cluster.self_managed:
             return
         for name, group in self.nodes.items():
-            for setting in (
-                "kind",
-                "gpu",
-                "efa",
-                "auto_repair",
-                "capacity_block",
-                "parallel_image_pull",
-            ):
-                choice = getattr(group, setting)
-                if setting in group.model_fields_set and choice and choice != "self-managed":
-                    allowed = "allowed with cluster.kind eks only, and the kind is self-managed"
-                    yield Refused(f"nodes.{name}.{setting}", choice, allowed)
             for value in group.instance_types:
                 if XEN_TYPE.fullmatch(value):
                     allowed = (
@@ -459,12 +441,6 @@ class ClusterSpec(Settings):
                         "such as m5.large"
                     )
                     yield Refused(f"nodes.{name}.instance_types", value, allowed)
-        if self.logs.days:
-            allowed = (
-                "container logs go to CloudWatch with cluster.kind eks only: set it 0 "
-                "(docs/self-managed.md)"
-            )
-            yield Refused("logs.days", self.logs.days, allowed)
         zone, zones = self.control_plane_zone, self.network.zones
         if zone not in zones:
             yield Refused(
@@ -521,12 +497,6 @@ class ClusterSpec(Settings):
                 f"root would stay closed to jobs: {efs}"
             )
             yield Refused("file_system.kind", "lustre", allowed)
-        for name, group in self.nodes.items():
-            if group.mount_file_system:
-                allowed = (
-                    "file_system.kind is lustre: leave it out, and give jobs volume.kind lustre"
-                )
-                yield Refused(f"nodes.{name}.mount_file_system", group.mount_file_system, allowed)
         if self.file_system.bucket_folder and self.bucket.existing_name:
             allowed = (
                 "allowed with a bucket of the cluster's own only: FSx would change the "
@@ -540,9 +510,6 @@ class ClusterSpec(Settings):
     def _compute(self) -> Iterator[Fault]:
         if self.auto and (self.cluster.self_managed or self.cluster.existing):
             yield Refused("compute", "auto", "allowed with a new cluster of cluster.kind eks only")
-        if self.auto and self.jobs.images:
-            allowed = "compute is auto, where a node comes with the pods that pull: leave it out"
-            yield Refused("jobs.images", self.jobs.images[0], allowed)
         if self.auto and self.deployer == "restricted":
             yield Refused(
                 "compute",
@@ -565,22 +532,7 @@ class ClusterSpec(Settings):
                 f"allowed is a key in region {self.region}",
             )
 
-    def _public_name(self) -> Iterator[Fault]:
-        if self.zone.public is None or self.cluster.public_access_from:
-            return
-        allowed = (
-            "allowed with a new cluster only; name an existing one's endpoint yourself"
-            if self.cluster.existing
-            else "the endpoint is private: name in cluster.public_access_from who may reach it"
-        )
-        yield Refused("zone.public", self.zone.public.host, allowed)
-
     def _protection(self) -> Iterator[Fault]:
-        if self.protect.lifted_by and self.deployer == "restricted":
-            allowed = (
-                "deployer is restricted, where all operators act as their team's role: leave it out"
-            )
-            yield Refused("protect.lifted_by", ", ".join(self.protect.lifted_by), allowed)
         for index, user in enumerate(self.protect.lifted_by):
             if self.account and user.split(":")[4] != self.account:
                 allowed = f"users of account {self.account} (`account`) are allowed"
@@ -589,13 +541,6 @@ class ClusterSpec(Settings):
     def _bootstrap(self) -> Iterator[Fault]:
         if self.extends:
             yield Refused("extends", self.extends, "allowed in a file that ClusterSpec.load reads")
-        if self.bootstrap_qualifier and self.deployer == "restricted":
-            yield Refused(
-                "bootstrap_qualifier",
-                self.bootstrap_qualifier,
-                "allowed with deployer administrator only: a restricted one has a bootstrap of its "
-                "own",
-            )
 
     @property
     def qualifier(self) -> str:
@@ -705,19 +650,6 @@ class ClusterSpec(Settings):
 
 def _group_faults(name: str, group: NodeGroup, auto: bool) -> Iterator[Refused]:
     """Yields what a node group's name and `compute` exclude."""
-    for setting in NOT_WITH_AUTO if auto else ():
-        if setting in group.model_fields_set:
-            yield Refused(
-                f"{name}.{setting}",
-                getattr(group, setting),
-                "compute is auto, where AWS decides it: leave it out",
-            )
-    if auto and group.mount_file_system:
-        yield Refused(
-            f"{name}.mount_file_system",
-            group.mount_file_system,
-            "nobody sets up EKS Auto Mode's machines: leave it out, and give jobs volume.kind efs",
-        )
     if auto and name in ("default", "general-purpose", "system"):
         yield Refused(
             "",

@@ -12,10 +12,16 @@ from pydantic import Field
 from constructs_lib.addresses import SHARED
 from constructs_lib.ec2.node_rules import PORTS, STATE_GIB, control_plane_type, wrong_ports
 from constructs_lib.rules import KUBERNETES_VERSION, LogDays
+from paddle_aws.stacks.conditions import (
+    EKS,
+    NEW_CLUSTER,
+    PRIVATE,
+    REACHED,
+    SELF_MANAGED,
+)
 from paddle_aws.stacks.network_settings import (
     SshRanges,
     private_range,
-    refuse_beside_existing,
     refuse_everybody,
     require_unique,
 )
@@ -96,31 +102,6 @@ ADDONS = (
 NODE_IMAGES = {"AL2023_x86_64_STANDARD": "standard", "AL2023_x86_64_NVIDIA": "nvidia"}
 """AMI types of managed nodes, and what Parameter Store calls them."""
 
-EKS_ALONE = (
-    "administrators",
-    "deployers",
-    "readers",
-    "log_days",
-    "support",
-    "addons",
-    "oidc_provider",
-    "existing",
-)
-SELF_MANAGED_ALONE = (
-    "distribution",
-    "pod_cidr",
-    "instance_type",
-    "availability_zone",
-    "private_address",
-    "elastic_ip",
-    "volume_gib",
-    "volume_snapshot",
-    "snapshots",
-    "host_ports",
-    "ssh",
-)
-"""Settings that one kind of control plane has and the other refuses."""
-
 Principal = Annotated[
     str,
     Field(
@@ -167,67 +148,71 @@ class ControlPlane(Settings):
     """Addresses of Kubernetes services: /12 to /24, outside the VPC; unset: 172.20.0.0/16
     (self-managed: 10.43.0.0/16).
     """
-    public_access_from: Annotated[list[str], refuse_everybody("the endpoint", "203.0.113.7/32")] = (
-        Field(default=[])
-    )
+    public_access_from: Annotated[
+        list[str], refuse_everybody("the endpoint", "203.0.113.7/32"), NEW_CLUSTER, REACHED
+    ] = Field(default=[])
     """CIDRs that may reach the API endpoint from the internet; empty: it is private."""
-    tunnel: bool | None = None
+    tunnel: Annotated[bool | None, PRIVATE] = None
     """A small machine for `paddle-aws kubeconfig --tunnel`. Unset: a new cluster gets it if its
     endpoint is private.
     """
-    administrators: list[Principal] = Field(default=[])
+    administrators: Annotated[list[Principal], EKS] = Field(default=[])
     """IAM ARNs that administer the cluster."""
-    deployers: list[Principal] = Field(default=[])
+    deployers: Annotated[list[Principal], EKS] = Field(default=[])
     """IAM ARNs that submit and delete jobs."""
-    readers: list[Principal] = Field(default=[])
+    readers: Annotated[list[Principal], EKS] = Field(default=[])
     """IAM ARNs that see everything but secrets."""
-    log_days: LogDays = 90
+    log_days: Annotated[LogDays, EKS, NEW_CLUSTER] = 90
     """Retention of control-plane logs; 0: none."""
-    support: Literal["standard", "extended"] = "standard"
+    support: Annotated[Literal["standard", "extended"], EKS, NEW_CLUSTER] = "standard"
     """What EKS does when standard support of the version ends. standard: it upgrades the control
     plane to the next version. extended: it keeps the version for twelve more months, at six times
     the price.
     """
-    addons: dict[AddonName, AddonVersion] = Field(default={})
+    addons: Annotated[dict[AddonName, AddonVersion], EKS] = Field(default={})
     """Version of each add-on that you name, such as v1.2.3-eksbuild.1 (docs/aws.md)."""
-    oidc_provider: bool = False
+    oidc_provider: Annotated[bool, EKS, NEW_CLUSTER] = False
     """An IAM OIDC provider, for tools that use IAM roles for service accounts."""
-    existing: ExistingCluster | None = None
+    existing: Annotated[ExistingCluster | None, EKS] = None
     """Use this cluster; docs/aws.md says what it must have."""
-    distribution: Distribution = Distribution()
-    """Self-managed: the files that the machines run."""
-    pod_cidr: Annotated[str, private_range(12, 22, "10.42.0.0/16", SHARED)] = "10.42.0.0/16"
-    """Self-managed: addresses of pods, /12 to /22, outside the VPC and the services; each machine
+    distribution: Annotated[Distribution, SELF_MANAGED] = Distribution()
+    """The files that the machines run."""
+    pod_cidr: Annotated[str, private_range(12, 22, "10.42.0.0/16", SHARED), SELF_MANAGED] = (
+        "10.42.0.0/16"
+    )
+    """Addresses of pods, /12 to /22, outside the VPC and the services; each machine
     takes a /24.
     """
-    instance_type: Annotated[str, apply_rule(control_plane_type)] = "t3.medium"
-    """Self-managed: the control plane's EC2 type (Nitro)."""
-    availability_zone: str | None = None
-    """Self-managed: the control plane's zone, which cannot change later; unset: the first zone."""
-    private_address: str | None = Field(
+    instance_type: Annotated[str, apply_rule(control_plane_type), SELF_MANAGED] = "t3.medium"
+    """The control plane's EC2 type (Nitro)."""
+    availability_zone: Annotated[str | None, SELF_MANAGED] = None
+    """The control plane's zone, which cannot change later; unset: the first zone."""
+    private_address: Annotated[str | None, SELF_MANAGED] = Field(
         default=None, pattern=rf"^{_OCTET}(\.{_OCTET}){{3}}$", examples=["10.0.64.9"]
     )
-    """Self-managed: the control plane's private address; choose it before the first deploy. Unset:
+    """The control plane's private address; choose it before the first deploy. Unset:
     the ninth of its subnet.
     """
-    elastic_ip: bool = False
-    """Self-managed: a public address, at which `public_access_from` reaches the endpoint; choose it
+    elastic_ip: Annotated[bool, SELF_MANAGED] = False
+    """A public address, at which `public_access_from` reaches the endpoint; choose it
     before the first deploy.
     """
-    volume_gib: int = Field(default=20, ge=STATE_GIB.least, le=STATE_GIB.most)
-    """Self-managed: size of the volume that holds the cluster's state, GiB."""
-    volume_snapshot: str | None = Field(
+    volume_gib: Annotated[int, SELF_MANAGED] = Field(
+        default=20, ge=STATE_GIB.least, le=STATE_GIB.most
+    )
+    """Size of the volume that holds the cluster's state, GiB."""
+    volume_snapshot: Annotated[str | None, SELF_MANAGED] = Field(
         default=None, pattern=r"^snap-[0-9a-f]{8,17}$", examples=["snap-0123456789abcdef0"]
     )
-    """Self-managed: EBS snapshot from which this volume is made."""
-    snapshots: Snapshots = Snapshots()
-    """Self-managed: etcd's snapshots."""
-    host_ports: Annotated[list[PortRange], require_unique("range"), apply_rule(wrong_ports)] = (
-        Field(default=[])
-    )
-    """Self-managed: TCP ports that nodes open to each other, for jobs with host ports."""
-    ssh: ClusterSsh | None = None
-    """Self-managed: SSH, beside Session Manager; unset: none."""
+    """EBS snapshot from which this volume is made."""
+    snapshots: Annotated[Snapshots, SELF_MANAGED] = Snapshots()
+    """Etcd's snapshots."""
+    host_ports: Annotated[
+        list[PortRange], require_unique("range"), apply_rule(wrong_ports), SELF_MANAGED
+    ] = Field(default=[])
+    """TCP ports that nodes open to each other, for jobs with host ports."""
+    ssh: Annotated[ClusterSsh | None, SELF_MANAGED] = None
+    """SSH, beside Session Manager; unset: none."""
 
     def _faults(self) -> Iterator[Fault]:
         if not re.search(KUBERNETES_VERSION, self.version):
@@ -238,40 +223,6 @@ class ControlPlane(Settings):
                 self.version,
                 f"allowed is {KUBERNETES_VERSIONS[0]} or newer (EKS standard support)",
             )
-        alone, fields = (
-            ("eks", EKS_ALONE) if self.self_managed else ("self-managed", SELF_MANAGED_ALONE)
-        )
-        for field, value in self.given(*fields):
-            # The shipped file has empty lists, which ask for nothing.
-            if value:
-                shown = "set" if isinstance(value, Settings) else value
-                yield Refused(
-                    field,
-                    shown,
-                    f"allowed with {{here}}kind {alone} only, and the kind is {self.kind}",
-                )
-        if self.kind == "self-managed" and self.public_access_from and not self.elastic_ip:
-            allowed = (
-                "the control plane has no public address: set {here}elastic_ip true, or leave it "
-                "empty"
-            )
-            yield Refused("public_access_from", ", ".join(self.public_access_from), allowed)
-        if self.tunnel and self.public_access_from:
-            yield Refused(
-                "tunnel",
-                True,
-                "allowed with a private endpoint only: leave it out, or empty "
-                "{here}public_access_from",
-            )
-        yield from refuse_beside_existing(
-            self,
-            "existing",
-            "a cluster",
-            "public_access_from",
-            "log_days",
-            "support",
-            "oidc_provider",
-        )
         everybody = [*self.administrators, *self.deployers, *self.readers]
         for arn in everybody:
             if everybody.count(arn) > 1:

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, field_validator
 from constructs_lib import addresses
 from constructs_lib.addresses import SHARED, refuse_public_range
 from constructs_lib.rules import LogDays, duplicates, nat_count
+from paddle_aws.stacks.conditions import NEW_VPC, NEW_ZONE, OURS, PUBLIC
 from paddle_aws.stacks.rule_settings import apply_rule, translate_violation
 from paddle_settings.model import Fault, Refused, Settings
 
@@ -47,18 +48,6 @@ def require_unique(what: str, name: Callable[[Any], str] = str) -> AfterValidato
 ZoneNames = Annotated[list[str], require_unique("availability zone")]
 SshRanges = Annotated[list[str], Field(min_length=1), refuse_everybody("SSH", "10.0.0.0/16")]
 """CIDRs that may connect to port 22."""
-
-
-def refuse_beside_existing(
-    settings: Settings, existing: str, what: str, *others: str
-) -> Iterator[Fault]:
-    """Yields a fault for each of `others`, settings of a new resource, that is set although
-    `existing` names `what`.
-    """
-    if getattr(settings, existing) is not None:
-        allowed = f"{{here}}{existing} names {what} that is there already; leave one of the two out"
-        for field, value in settings.given(*others):
-            yield Refused(field, value, allowed)
 
 
 SubnetId = Annotated[
@@ -111,14 +100,14 @@ class ExistingVpc(Settings):
 class Network(Settings):
     """The cluster's VPC."""
 
-    cidr: Annotated[str, private_range(16, 24, "10.0.0.0/16", SHARED)] = "10.0.0.0/16"
+    cidr: Annotated[str, private_range(16, 24, "10.0.0.0/16", SHARED), NEW_VPC] = "10.0.0.0/16"
     """Address range of the VPC: /16 to /24, private."""
     # The subnets are numbered: another order must not move them.
-    availability_zones: Annotated[ZoneNames, AfterValidator(sorted)] = Field(
+    availability_zones: Annotated[ZoneNames, AfterValidator(sorted), NEW_VPC] = Field(
         default=["us-west-2a", "us-west-2b"], min_length=1, max_length=6
     )
     """Zones with subnets: two or more for EKS, one or more for a self-managed cluster."""
-    nat_gateways: int = Field(default=1, ge=0)
+    nat_gateways: Annotated[int, NEW_VPC] = Field(default=1, ge=0)
     """NAT gateways: 0, 1, or one for each zone. 0 needs interface_endpoints."""
     interface_endpoints: bool = False
     """Interface endpoints for AWS's services, with which a cluster works without NAT
@@ -130,9 +119,6 @@ class Network(Settings):
     """Use this VPC."""
 
     def _faults(self) -> Iterator[Fault]:
-        yield from refuse_beside_existing(
-            self, "existing", "a VPC", "cidr", "availability_zones", "nat_gateways"
-        )
         if self.existing is not None:
             return
         for violation in nat_count(self.nat_gateways, len(self.availability_zones)):
@@ -220,7 +206,7 @@ class PublicName(Settings):
 class Zone(Settings):
     """The private DNS zone that names the cluster (the tutorials' `paddle`)."""
 
-    name: str = Field(
+    name: Annotated[str, NEW_ZONE] = Field(
         default="paddle",
         max_length=255,
         pattern=rf"^{DNS_LABEL}(\.{DNS_LABEL})*$",
@@ -229,8 +215,5 @@ class Zone(Settings):
     """Name of the zone; the cluster's endpoint is `api.<name>`."""
     existing: ExistingZone | None = None
     """Use this private hosted zone."""
-    public: PublicName | None = None
+    public: Annotated[PublicName | None, OURS, PUBLIC] = None
     """A public name for the API, beside the private one; unset: none."""
-
-    def _faults(self) -> Iterator[Fault]:
-        yield from refuse_beside_existing(self, "existing", "a zone", "name")

@@ -24,6 +24,7 @@ from constructs_lib.ec2.node_rules import (
     wrong_types,
 )
 from constructs_lib.ec2.node_shape import INSTANCE_TYPES, NodeShape
+from paddle_aws.stacks.conditions import EKS, FIXED, MANAGED, MOUNTED
 from paddle_aws.stacks.network_settings import SshRanges, ZoneNames, require_unique
 from paddle_aws.stacks.rule_settings import apply_rule, translate_violation
 from paddle_settings.model import Fault, Refused, Settings, check
@@ -70,19 +71,19 @@ NAMES = {"min_size": "min", "desired_size": "desired", "max_size": "max"}
 class NodeGroup(Settings):
     """One group of equal nodes."""
 
-    kind: Literal["managed", "self-managed"] = "managed"
+    kind: Annotated[Literal["managed", "self-managed"], EKS, FIXED] = "managed"
     """managed: EKS runs the group. self-managed: an Auto Scaling group of your own."""
     instance_types: Annotated[
         list[str], require_unique("instance type"), apply_rule(wrong_types)
     ] = Field(default=["m5.large"], min_length=TYPES.least, max_length=TYPES.most)
     """EC2 instance types, in order of preference."""
-    gpu: bool = False
+    gpu: Annotated[bool, EKS] = False
     """NVIDIA image, label paddle-aws/gpu=true, and taint nvidia.com/gpu=true:NoSchedule."""
-    min: int = Field(default=1, ge=0)
+    min: Annotated[int, FIXED] = Field(default=1, ge=0)
     """Fewest nodes."""
     max: int = Field(default=MOST_NODES, ge=1)
     """Most nodes. With `compute: fixed`, only an autoscaler of yours starts more than `desired`."""
-    desired: int = Field(
+    desired: Annotated[int, FIXED] = Field(
         default_factory=lambda group: default_desired(
             group.get("min", 1), group.get("max", MOST_NODES), group.get("gpu", False)
         ),
@@ -93,7 +94,7 @@ class NodeGroup(Settings):
     """Cheaper spare capacity, which AWS may take back with two minutes' notice."""
     volume_gib: int = Field(default=50, ge=VOLUME_GIB.least, le=VOLUME_GIB.most)
     """Root volume of each node, GiB."""
-    parallel_image_pull: bool = False
+    parallel_image_pull: Annotated[bool, EKS, FIXED] = False
     """Pull and unpack the layers of an image in parallel, on a faster root volume: for images of
     several GB on new nodes.
     """
@@ -107,17 +108,17 @@ class NodeGroup(Settings):
     """Kubernetes taints."""
     placement_group: bool = False
     """Place nodes close together in one zone."""
-    efa: bool = False
+    efa: Annotated[bool, EKS] = False
     """An Elastic Fabric Adapter on each network card that takes one."""
     capacity_reservation: str | None = Field(
         default=None, pattern=RESERVATION, examples=["cr-0123456789abcdef0"]
     )
     """Take the nodes from this reservation, an On-Demand one or a Capacity Block."""
-    capacity_block: bool = False
+    capacity_block: Annotated[bool, EKS] = False
     """The reservation is a Capacity Block: set `desired` to 0 until it begins and after it has
     ended.
     """
-    mount_file_system: Annotated[str | None, apply_rule(system_folder)] = Field(
+    mount_file_system: Annotated[str | None, apply_rule(system_folder), MOUNTED] = Field(
         default=None,
         max_length=64,
         pattern=MOUNT_FOLDER,
@@ -126,11 +127,11 @@ class NodeGroup(Settings):
     """Folder where each node mounts the file system, over TLS, before it takes pods: for jobs with
     `volume.kind: host-path`.
     """
-    auto_repair: bool | None = None
+    auto_repair: Annotated[bool | None, EKS, FIXED, MANAGED] = None
     """Replace nodes that fail; unset: true for managed groups without `gpu`. EC2's checks decide in
     self-managed groups.
     """
-    ssh: Ssh | None = None
+    ssh: Annotated[Ssh | None, FIXED] = None
     """SSH, beside Session Manager; unset: none."""
 
     @field_validator("labels")
@@ -153,13 +154,7 @@ class NodeGroup(Settings):
             yield translate_violation(violation, NAMES)
 
     def _repair(self) -> Iterator[Fault]:
-        if self.auto_repair and self.kind == "self-managed":
-            yield Refused(
-                "auto_repair",
-                True,
-                "allowed with {here}kind managed only; an Auto Scaling group checks on its own",
-            )
-        elif self.auto_repair and self.gpu:
+        if self.auto_repair and self.gpu and self.kind == "managed":
             # aws/eks-node-monitoring-agent: its DCGM tolerates no taint, and EKS replaces a node
             # whose GPUs it has not seen for ten minutes.
             yield Refused(

@@ -10,7 +10,16 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from constructs_lib.rules import DAYS, IMAGES, LUSTRE_FOLDER, POSIX_ID, lustre_capacity
-from paddle_aws.stacks.network_settings import refuse_beside_existing
+from paddle_aws.stacks.conditions import (
+    EFS,
+    LUSTRE,
+    MOUNT_TARGETS,
+    NEW_BUCKET,
+    NEW_FILES,
+    NEW_IMAGES,
+    OLD_BUCKET,
+    PROVISIONED,
+)
 from paddle_aws.stacks.rule_settings import apply_rule
 from paddle_settings.model import Fault, Refused, Settings, check
 
@@ -42,36 +51,23 @@ class Bucket(Settings):
         examples=["their-training-data"],
     )
     """Use this bucket; it is never changed or deleted."""
-    existing_key_arn: str | None = Field(default=None, pattern=_KEY_ARN, examples=[_KEY_EXAMPLE])
+    existing_key_arn: Annotated[str | None, OLD_BUCKET] = Field(
+        default=None, pattern=_KEY_ARN, examples=[_KEY_EXAMPLE]
+    )
     """That bucket's KMS key, if not the cluster's. Its policy must allow this account's IAM
     policies.
     """
-    keep_old_versions_days: int = Field(default=30, ge=DAYS.least)
+    keep_old_versions_days: Annotated[int, NEW_BUCKET] = Field(default=30, ge=DAYS.least)
     """How long overwritten and deleted objects can be restored."""
-    keep_logs_days: int = Field(default=90, ge=DAYS.least)
+    keep_logs_days: Annotated[int, NEW_BUCKET] = Field(default=90, ge=DAYS.least)
     """Retention of access logs."""
 
     def _faults(self) -> Iterator[Fault]:
-        yield from check(
-            self._existing_name,
-            self._existing_key,
-            lambda: refuse_beside_existing(
-                self, "existing_name", "a bucket", "keep_old_versions_days", "keep_logs_days"
-            ),
-        )
-
-    def _existing_name(self) -> Iterator[Fault]:
         if self.existing_name and re.fullmatch(
             r"[\d.]+|xn--.*|.*(-s3alias|--x-s3)", self.existing_name
         ):
             yield Refused(
                 "existing_name", self.existing_name, "allowed is one such as their-training-data"
-            )
-
-    def _existing_key(self) -> Iterator[Fault]:
-        if self.existing_key_arn and not self.existing_name:
-            yield Refused(
-                "existing_key_arn", self.existing_key_arn, "allowed with {here}existing_name only"
             )
 
 
@@ -88,33 +84,8 @@ class ExistingFileSystem(Settings):
     """Security group of its mount targets; a deploy adds a rule for TCP 2049. Unset: it has no
     mount targets (as after a destroy with `retain: true`), and a deploy adds one in each zone.
     """
-    zones_without_mount_target: list[str] = Field(default=[])
-    """With `security_group`: zones that still need a mount target."""
-
-    def _faults(self) -> Iterator[Fault]:
-        if self.zones_without_mount_target and not self.security_group:
-            allowed = (
-                "allowed with {here}security_group only; without it every zone gets a mount target"
-            )
-            yield Refused(
-                "zones_without_mount_target", ", ".join(self.zones_without_mount_target), allowed
-            )
-
-
-EFS_ALONE = (
-    "throughput",
-    "provisioned_mib_per_second",
-    "require_tls",
-    "infrequent_access_after_days",
-    "existing",
-)
-LUSTRE_ALONE = (
-    "storage_capacity_gib",
-    "per_unit_storage_throughput",
-    "availability_zone",
-    "bucket_folder",
-)
-"""Settings that one kind of file system has and the other refuses."""
+    zones_without_mount_target: Annotated[list[str], MOUNT_TARGETS] = Field(default=[])
+    """Zones that still need a mount target."""
 
 
 class FileSystem(Settings):
@@ -124,17 +95,21 @@ class FileSystem(Settings):
     """efs: Amazon EFS. lustre: FSx for Lustre (docs/file-system.md compares them). A change makes a
     new, empty file system.
     """
-    throughput: Literal["elastic", "provisioned", "bursting"] = "elastic"
+    throughput: Annotated[Literal["elastic", "provisioned", "bursting"], EFS, NEW_FILES] = "elastic"
     """Throughput mode; docs/file-system.md compares them."""
-    provisioned_mib_per_second: int | None = Field(default=None, ge=1, le=3414)
+    provisioned_mib_per_second: Annotated[int | None, PROVISIONED] = Field(
+        default=None, ge=1, le=3414
+    )
     """Throughput of mode provisioned, MiB/s."""
-    require_tls: bool = True
+    require_tls: Annotated[bool, EFS, NEW_FILES] = True
     """Refuse mounts without TLS. false allows the tutorials' plain NFS; data then crosses the VPC
     unencrypted.
     """
-    infrequent_access_after_days: Literal[0, 1, 7, 14, 30, 60, 90, 180, 270, 365] = 30
+    infrequent_access_after_days: Annotated[
+        Literal[0, 1, 7, 14, 30, 60, 90, 180, 270, 365], EFS, NEW_FILES
+    ] = 30
     """Days without a read after which a file moves to the cheaper storage class; 0: never."""
-    backup: bool | None = None
+    backup: Annotated[bool | None, NEW_FILES] = None
     """Daily backups; unset: as `retain`. Backups of EFS outlive the file system; those of Lustre
     are kept for 35 days and end with it.
     """
@@ -142,46 +117,29 @@ class FileSystem(Settings):
     """uid and gid: of every client on EFS, of the root folder's owner on Lustre. The trainer image
     runs as 1000.
     """
-    existing: ExistingFileSystem | None = None
+    existing: Annotated[ExistingFileSystem | None, EFS] = None
     """Use this file system."""
     storage_capacity_gib: Annotated[
-        int, apply_rule(partial(lustre_capacity, "storage_capacity_gib"))
+        int, apply_rule(partial(lustre_capacity, "storage_capacity_gib")), LUSTRE
     ] = 1200
-    """Lustre: size in GiB, 1200 or a multiple of 2400. AWS bills all of it, used or not. It can
+    """Size in GiB, 1200 or a multiple of 2400. AWS bills all of it, used or not. It can
     grow, never shrink.
     """
-    per_unit_storage_throughput: Literal[125, 250, 500, 1000] = 125
-    """Lustre: MB/s for each TiB."""
-    availability_zone: str | None = None
-    """Lustre: its zone, which cannot change later; unset: the first zone. Traffic from nodes in
+    per_unit_storage_throughput: Annotated[Literal[125, 250, 500, 1000], LUSTRE] = 125
+    """MB/s for each TiB."""
+    availability_zone: Annotated[str | None, LUSTRE] = None
+    """Its zone, which cannot change later; unset: the first zone. Traffic from nodes in
     other zones costs money.
     """
-    bucket_folder: str | None = Field(
+    bucket_folder: Annotated[str | None, LUSTRE] = Field(
         default=None, max_length=255, pattern=LUSTRE_FOLDER, examples=["/bucket"]
     )
-    """Lustre: a folder that shows the bucket's objects as files and reads them at first use; the
+    """A folder that shows the bucket's objects as files and reads them at first use; the
     bucket does not change. FSx then makes no backups.
     """
 
     def _faults(self) -> Iterator[Fault]:
-        theirs = ("throughput", "require_tls", "infrequent_access_after_days", "backup")
-        yield from check(
-            self._check_kind,
-            self._backup,
-            self._throughput,
-            lambda: refuse_beside_existing(self, "existing", "a file system", *theirs),
-        )
-
-    def _check_kind(self) -> Iterator[Fault]:
-        alone, fields = ("efs", EFS_ALONE) if self.lustre else ("lustre", LUSTRE_ALONE)
-        for field, value in self.given(*fields):
-            if value is not None:
-                shown = "set" if isinstance(value, Settings) else value
-                yield Refused(
-                    field,
-                    shown,
-                    f"allowed with {{here}}kind {alone} only, and the kind is {self.kind}",
-                )
+        yield from check(self._backup, self._throughput)
 
     def _backup(self) -> Iterator[Fault]:
         if self.backup and self.bucket_folder:
@@ -195,9 +153,6 @@ class FileSystem(Settings):
         if self.throughput == "provisioned" and self.provisioned_mib_per_second is None:
             allowed = "{here}throughput is provisioned: name the MiB/s, 1 to 3414"
             yield Refused("provisioned_mib_per_second", None, allowed)
-        if self.throughput != "provisioned" and self.provisioned_mib_per_second is not None:
-            allowed = f"allowed with {{here}}throughput provisioned only, not {self.throughput}"
-            yield Refused("provisioned_mib_per_second", self.provisioned_mib_per_second, allowed)
 
     @property
     def lustre(self) -> bool:
@@ -210,9 +165,5 @@ class Images(Settings):
 
     existing: bool = False
     """Use the existing repository `<name>/trainer`, and keep it."""
-    keep: int = Field(default=50, ge=IMAGES.least)
+    keep: Annotated[int, NEW_IMAGES] = Field(default=50, ge=IMAGES.least)
     """How many of the newest images to keep. Images of submitted jobs are kept in addition."""
-
-    def _faults(self) -> Iterator[Fault]:
-        if self.existing:
-            yield from refuse_beside_existing(self, "existing", "a repository", "keep")

@@ -41,7 +41,7 @@ class WatchStack(PlatformStack):
             dashboard_name=spec.name,
             file_system_id=files.volume_source["file_system_id"] if is_efs else None,
             emails=budget.emails,
-            min_nodes=sum(group.min for group in spec.nodes.values()),
+            min_nodes=0 if spec.auto else sum(group.min for group in spec.nodes.values()),
             bursting=is_efs and spec.file_system.throughput == "bursting",
             lustre=files if isinstance(files, LustreFileSystem) else None,
             container_insights=spec.node_metrics,

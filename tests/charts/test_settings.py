@@ -1,5 +1,6 @@
-"""A setting that nothing reads cannot be added: each changes a document of a job, or names the test
-that reaches it; each condition refuses a value where it has no effect.
+"""A setting that nothing reads cannot be added: each of job.yaml changes a document of a job, each
+of cluster.yaml is a row of tests/emulator/changes.yaml, or it names the test that reaches it; each
+condition refuses a value where it has no effect.
 
 `make settings-table` prints each setting, when it counts, and what reaches it.
 """
@@ -8,8 +9,8 @@ import ast
 import copy
 import json
 import sys
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,12 @@ def _with(base: Mapping[str, Any], path: str, value: object) -> dict[str, Any]:
     return result
 
 
+def check_test(test: str) -> None:
+    """Fails unless the named test, or file of tests, exists."""
+    file, _, name = test.partition("::")
+    assert f"def {name}" in (HERE.parents[1] / file).read_text()
+
+
 @cache
 def _documents(settings: str) -> str:
     job = TrainingJob.parse(json.loads(settings), HERE / "jobs")
@@ -79,8 +86,7 @@ def test_a_setting_changes_the_jobs_documents(setting: Setting) -> None:
     assert setting.path in ROWS, f"tests/charts/settings.yaml has no row for {setting.path}"
     row = ROWS[setting.path]
     if "test" in row:
-        file, _, name = row["test"].partition("::")
-        assert f"def {name}" in (HERE.parents[1] / file).read_text()
+        check_test(row["test"])
         return
     path, base = row.get("at", setting.path), {**BASE, **row.get("with", {})}
     changed = _with(base, path, row["value"])
@@ -101,19 +107,25 @@ def test_no_row_is_of_a_setting_that_is_gone() -> None:
 def test_a_setting_that_does_not_count_is_refused(setting: Setting) -> None:
     inside = (name for name in ROWS if name == setting.path or name.startswith(f"{setting.path}."))
     row = ROWS[name := next(inside)]
-    path = row.get("at", name)
+    files = (_with({**BASE, **base}, row.get("at", name), row["value"]) for base in BASES)
+    check_refusals(setting, (partial(TrainingJob.parse, file, HERE / "jobs") for file in files))
+
+
+def check_refusals(setting: Setting, read: Iterable[Callable[[], object]]) -> None:
+    """Fails unless each condition of the setting's own refuses it in one of the files."""
     lines = []
-    for base in BASES:
+    for read_file in read:
         try:
-            TrainingJob.parse(_with({**BASE, **base}, path, row["value"]), HERE / "jobs")
+            read_file()
         except SettingError as error:
             lines += str(error).splitlines()
-    own = [condition.only for condition in conditions(setting.group, setting.name)]
-    for only in own:
-        says = f": it counts only {only}; leave it out"
-        assert any(line.startswith(f"{setting.path} is ") and says in line for line in lines), lines
+    path = setting.path.replace("*", "workers")
+    for condition in conditions(setting.group, setting.name):
+        says = f": it counts only {condition.only}; leave it out"
+        assert any(line.startswith(f"{path} is ") and says in line for line in lines), lines
 
 
+@cache
 def _names_read() -> set[str]:
     """Returns the attributes and arguments that the product's code reads."""
     rooms = ("stacks", "constructs_lib", "paddle_aws", "k8s_charts")
@@ -126,22 +138,103 @@ def _names_read() -> set[str]:
     }
 
 
-def test_each_setting_of_the_cluster_is_read() -> None:
-    """By its name alone, as an attribute or an argument; tests/aws and tests/emulator look at the
-    templates.
+CHANGES = yaml.safe_load((HERE.parents[1] / "tests/emulator/changes.yaml").read_text())
+CHANGED: dict[str, Any] = CHANGES["eks"]["rows"] | CHANGES["self-managed"]["rows"]
+CHANGED |= CHANGES["not changed"] | CHANGES["inside"]
+CLUSTER = list(settings(ClusterSpec))
+_ZONES = {"us-west-2a": "subnet-00000001", "us-west-2b": "subnet-00000002"}
+CLUSTERS: list[dict[str, Any]] = [
+    {},
+    {"compute": "auto"},
+    {"cluster": {"kind": "self-managed"}},
+    {"deployer": "restricted"},
+    {"network": {"existing": {"id": "vpc-01234567", "cidr": "10.9.0.0/16",
+                              "private_subnets": _ZONES}}},
+    {"zone": {"existing": {"id": "Z1", "name": "theirs"}}},
+    {"bucket": {"existing_name": "theirs"}},
+    {"images": {"existing": True}},
+    {"file_system": {"kind": "lustre"}},
+    {"file_system": {"existing": {"id": "fs-01234567"}}},
+    {"cluster": {"existing": {"name": "c", "endpoint": "https://c", "certificate_authority": "LS0=",
+                              "security_group": "sg-01234567"}}},
+    {"cluster": {"public_access_from": ["203.0.113.7/32"]}},
+    {"nodes": {"workers": {"kind": "self-managed"}}},
+]  # fmt: skip
+"""Clusters in which some settings do not count."""
+
+
+def find_change(path: str) -> dict[str, Any]:
+    """Returns the value of cluster.yaml's setting in the change matrix, alone or in its group, as
+    `to`, and its test, if that is another one; empty: it has none.
     """
-    read = _names_read() | {"locked"}  # layers.py reads it before there is a ClusterSpec.
-    assert not [s.path for s in settings(ClusterSpec) if s.name not in read]
+    row, inside = path.replace("*", "<group>"), []
+    while row:
+        if row in CHANGED:
+            change = CHANGED[row]
+            change = change if isinstance(change, dict) and "to" in change else {"to": change}
+            value = change["to"]
+            for name in reversed(inside):
+                value = value[0] if isinstance(value, list) else value
+                value = value.get(name) if isinstance(value, dict) else None
+            if value is not None or change.get("without effect"):
+                return {**change, "to": value}
+        row, _, name = row.rpartition(".")
+        inside.append(name)
+        if row.endswith("[]"):
+            row = row.removesuffix("[]")
+    return {}
+
+
+@pytest.mark.parametrize(
+    "setting", [s for s in CLUSTER if not s.is_group], ids=lambda setting: setting.path
+)
+def test_a_setting_of_the_cluster_is_reached(setting: Setting) -> None:
+    """In the change matrix, a template changes or `diff` says why not; this test alone sees no
+    more than that the setting's name is read.
+    """
+    change = find_change(setting.path)
+    assert change, f"tests/emulator/changes.yaml has no row for {setting.path}"
+    if "test" in change:
+        check_test(change["test"])
+    # layers.py reads it before there is a ClusterSpec.
+    assert setting.name in _names_read() | {"locked"}
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [setting for setting in CLUSTER if conditions(setting.group, setting.name)],
+    ids=lambda setting: setting.path,
+)
+def test_a_setting_of_the_cluster_that_does_not_count_is_refused(setting: Setting) -> None:
+    inside = (s.path for s in CLUSTER if f"{s.path}.".startswith(f"{setting.path}."))
+    path, change = next((path, found) for path in inside if (found := find_change(path)))
+    path = path.replace("*", "workers")
+    beside = {path: change.get("without effect", change["to"])}
+    if path.startswith(("nodes.", "file_system.existing.")):
+        beside |= {"nodes.workers.availability_zones": ["us-west-2a"], **change.get("with", {})}
+    files = []
+    for base in CLUSTERS:
+        files.append({"retain": False, **base})
+        for at, value in beside.items():
+            files[-1] = _with(files[-1], at, value)
+    check_refusals(setting, (partial(ClusterSpec.parse, file) for file in files))
 
 
 def main() -> None:
     """Prints the table."""
-    for setting in SETTINGS:
-        row = ROWS.get(setting.path, {})
-        reached = row.get("test") or ("a document" if row else "0")
-        reached += " and a refusal" if setting.conditions else ""
-        counts = "; ".join(condition.only for condition in setting.conditions) or "always"
-        print(f"{setting.path:36} {counts:70} {reached}")
+    for file, shown in (("job.yaml", SETTINGS), ("cluster.yaml", CLUSTER)):
+        print(file)
+        for setting in shown:
+            if setting.is_group:
+                continue
+            if file == "job.yaml":
+                row, place = ROWS.get(setting.path), "a document"
+            else:
+                row, place = find_change(setting.path), "tests/emulator/changes.yaml"
+            reached = row.get("test") or place if row else "0"
+            reached += " and a refusal" if setting.conditions else ""
+            counts = "; ".join(condition.only for condition in setting.conditions) or "always"
+            print(f"  {setting.path:48} {counts:70} {reached}")
 
 
 if __name__ == "__main__":

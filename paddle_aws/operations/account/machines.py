@@ -30,7 +30,7 @@ def machines(spec: ClusterSpec) -> Iterator[Machines]:
     """Yields every group of machines that the settings ask for."""
     zones = spec.network.zones
     for name, group in spec.nodes.items():
-        sizes = (group.desired, group.max, group.spot, group.volume_gib)
+        sizes = (0 if spec.auto else group.desired, group.max, group.spot, group.volume_gib)
         yield Machines(
             f"nodes.{name}", group.instance_types, group.availability_zones or zones, *sizes
         )
