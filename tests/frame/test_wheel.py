@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from collections.abc import Iterable
 from importlib.metadata import Distribution, distribution
 from pathlib import Path
 
@@ -64,17 +65,22 @@ def needed(
     return distributions
 
 
-def environment(folder: Path, wheel: Path, extras: set[str]) -> Path:
+def environment(folder: Path, wheel: Path, extras: set[str], alone: Iterable[str] = ()) -> Path:
     """Makes an environment with the wheel. Its dependencies are links to the project's own: no
-    index is needed.
+    index is needed. `alone`: only these, as after `pip install --no-deps`.
     """
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     install = [UV, "pip", "install", "--offline", "--quiet", "--no-deps"]
     subprocess.run([*install, "--python", folder / "bin/python", wheel], check=True)
     (packages,) = folder.glob("lib/python3*/site-packages")
-    for package in needed(
-        Distribution.at(next(packages.glob("paddle_aws-*"))), extras, {}
-    ).values():
+    project = Distribution.at(next(packages.glob("paddle_aws-*")))
+    if alone:
+        installed = {name: distribution(name) for name in alone}
+        for package in list(installed.values()):
+            needed(package, set(), installed)
+    else:
+        installed = needed(project, extras, {})
+    for package in installed.values():
         for top in {
             file.parts[0]
             for file in package.files or ()
@@ -168,7 +174,6 @@ def platform(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pat
     return bin_, app
 
 
-@pytest.mark.long
 def shown(page: str) -> list[str]:
     """Returns the Python files that a page of docs/ shows."""
     text = (ROOT / "docs" / page).read_text()
@@ -205,6 +210,22 @@ def test_the_blocks_of_the_pages_run_from_the_wheel(
     command = [platform[0] / "python", "app.py"]
     ran = subprocess.run(command, cwd=tmp_path, env=caller, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
+
+
+def test_the_constructs_need_nothing_of_the_commands(wheel: Path, tmp_path: Path) -> None:
+    """The page's `pip install --no-deps`: a platform team's app has neither boto3 nor pydantic."""
+    page = (ROOT / "docs/learn/construct.md").read_text()
+    (packages,) = re.findall(r"^pip install (aws-cdk-lib .*)$", page, re.M)
+    bin_ = environment(tmp_path / "environment", wheel, set(), packages.split())
+    (tmp_path / "app.py").write_text(shown("learn/construct.md")[0])
+    caller = {
+        "PATH": str(tmp_path),
+        "HOME": str(tmp_path),
+        "JSII_RUNTIME_PACKAGE_CACHE_ROOT": str(Path.home() / ".cache/aws/jsii/package-cache"),
+    }
+    for program in ("app.py", "-cimport boto3", "-cimport pydantic"):
+        ran = subprocess.run([bin_ / "python", program], cwd=tmp_path, env=caller)
+        assert (ran.returncode == 0) is (program == "app.py"), program
 
 
 @pytest.mark.long
