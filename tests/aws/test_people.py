@@ -118,7 +118,7 @@ def test_docs_people_has_this_table() -> None:
 
 def test_every_command_of_the_pages_is_in_the_table() -> None:
     text = (PROJECT / "README.md").read_text() + (PROJECT / "docs" / "commands.md").read_text()
-    code = "\n".join(re.findall(r"^```(?:sh|console)\n(.*?)^```", text, re.M | re.S))
+    code = "\n".join(re.findall(r"^```(?:sh|bash)\n(.*?)^```", text, re.M | re.S))
     lines = [
         part.strip()
         for line in code.splitlines()

@@ -206,9 +206,9 @@ def config(day: Day) -> Path:
 
 
 def page_commands() -> list[str]:
-    blocks = re.findall(r"^```console\n(.*?)^```", PAGE.read_text(), re.M | re.S)
-    lines = [line for block in blocks for line in block.splitlines() if line.startswith("$ ")]
-    return [line[2:].partition("#")[0].strip() for line in lines]
+    blocks = re.findall(r"^```bash\n(.*?)^```", PAGE.read_text(), re.M | re.S)
+    lines = [line for block in blocks for line in block.splitlines()]
+    return [line.partition("#")[0].strip() for line in lines]
 
 
 def test_the_page_has_the_commands_of_this_test() -> None:

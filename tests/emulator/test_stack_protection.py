@@ -114,7 +114,7 @@ def test_the_advice_of_the_page_works(tmp_path: Path) -> None:
         write(compute="auto", nodes={"workers": {"instance_types": ["m5.large"]}})
         with pytest.raises(CloudError, match="already exists"):
             cloud.deploy(config, outputs)
-        assert "$ paddle-aws doctor --fix" in page
+        assert "paddle-aws doctor --fix" in page
         with suppress(CloudError):  # No pod answers here, which it says.
             cloud.paddle_aws("doctor", "--fix", str(config))
         cloud.deploy(config, outputs)
