@@ -85,8 +85,7 @@ lint: setup  ## ruff and mypy
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
 docs: setup .venv-docs/.ready  ## the site of docs/, in dist/site; fails at a link that leads nowhere
-	@$(RUN) $(BIN)/python docs/reference_pages.py
-	@NO_MKDOCS_2_WARNING=true .venv-docs/bin/mkdocs build --quiet --strict
+	@REPOSITORY="$$(git remote get-url origin 2>/dev/null | sed 's/^git@\([^:]*\):/https:\/\/\1\//')" NO_MKDOCS_2_WARNING=true .venv-docs/bin/mkdocs build --quiet --strict
 
 manifests: setup examples/quick_start/sample.tsv  ## the review copy of the job's manifests, in dist/
 	@$(RUN) $(BIN)/paddle-aws manifests $(JOB)
@@ -94,7 +93,7 @@ manifests: setup examples/quick_start/sample.tsv  ## the review copy of the job'
 # Only for a named job file: without one, `make image` builds the image without a job's
 # requirements.
 FOR_JOB = $(if $(filter command environment,$(firstword $(origin JOB))),--job $(JOB))
-image: setup  ## build the trainer image (docker or podman; BASE=, REQUIREMENTS=, TAG= and JOB= as in docs/data.md)
+image: setup  ## build the trainer image (docker or podman; BASE=, REQUIREMENTS=, TAG= and JOB= as in docs/do/image.md)
 	@$(RUN) $(BIN)/python -m paddle_aws.operations.images.image build $(FOR_JOB) $(if $(BASE),--base $(BASE)) $(if $(REQUIREMENTS),--requirements $(REQUIREMENTS)) $(if $(TAG),--tag $(TAG))
 
 push: setup  ## push it to the deployed repository, and write its digest to image.json

@@ -8,36 +8,63 @@ import os
 import sys
 from importlib import import_module
 from importlib.metadata import version as installed
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from paddle_aws.operations.screen import colours
 
-app = typer.Typer(name="paddle-aws", no_args_is_help=True, pretty_exceptions_enable=False)
-COMMANDS = (
-    "trial", "rehearse", "storm", "manifests", "submit", "status", "listing", "logs", "wait",
-    "cancel", "delete", "results", "board", "evaluate", "resume", "upload", "kubeconfig",
-    "bootstrap", "setup", "doctor", "diff", "protect", "leftovers", "cost",
-)  # fmt: skip
+COMMANDS = {
+    "Jobs": (
+        "manifests", "submit", "status", "listing", "logs", "wait", "cancel", "resume", "delete",
+        "results", "board", "evaluate", "upload",
+    ),
+    "This machine": ("trial", "rehearse", "storm"),
+    "Cluster": ("kubeconfig", "setup", "diff", "protect"),
+    "Account": ("bootstrap", "doctor", "leftovers", "cost"),
+}  # fmt: skip
+"""The modules of the commands, by their group in the help."""
+HINTS = {
+    "run": "`paddle-aws submit` runs a job on the cluster, `paddle-aws rehearse` on this machine",
+    "deploy": "`cdk deploy --all --outputs-file outputs.json` deploys the cluster",
+    "ps": "`paddle-aws list` shows all jobs, `paddle-aws status` the pods of one",
+    "get": "`paddle-aws results` fetches what a job wrote, `paddle-aws list` shows all jobs",
+}
+"""Commands of other tools, and what does the same here."""
+
+
+class Commands(TyperGroup):
+    """The commands; names what another tool's command is called here."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if hint := HINTS.get(args[0]):
+            typer.echo(f"{args[0]} is not a command of paddle-aws: {hint}", err=True)
+            raise typer.Exit(2)
+        return super().resolve_command(ctx, args)
+
+
+app = typer.Typer(
+    name="paddle-aws", cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False
+)
 LOCKS = ("lock", "lock_distribution", "prices")
 NAMES = {"trial": "try", "listing": "list", "lock": "add-ons", "lock_distribution": "distribution"}
 """Commands whose names differ from those of their module and function."""
 
 
-def register(group: typer.Typer, name: str) -> None:
-    """Adds a command. Unwraps the paragraphs of its docstring, so that they fill the terminal's
-    width.
+def register(group: typer.Typer, name: str, panel: str | None = None) -> None:
+    """Adds a command to a group of the help. Unwraps the paragraphs of its docstring, so that they
+    fill the terminal's width.
     """
     command = getattr(import_module(f"paddle_aws.operations.commands.{name}"), name)
     text = inspect.cleandoc(command.__doc__ or "").split("\n\n")
-    group.command(NAMES.get(name), help="\n\n".join(" ".join(part.split()) for part in text))(
-        command
-    )
+    words = "\n\n".join(" ".join(part.split()) for part in text)
+    group.command(NAMES.get(name), help=words, rich_help_panel=panel)(command)
 
 
-for name in COMMANDS:
-    register(app, name)
+for panel, modules in COMMANDS.items():
+    for name in modules:
+        register(app, name, panel)
 lock = typer.Typer(
     name="lock",
     help="Read versions, hashes and prices at their source, and write them to a dated file below "
@@ -46,7 +73,7 @@ lock = typer.Typer(
 )
 for name in LOCKS:
     register(lock, name)
-app.add_typer(lock)
+app.add_typer(lock, rich_help_panel="Account")
 
 
 def _say_version(asked: bool) -> None:

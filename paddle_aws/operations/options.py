@@ -93,7 +93,8 @@ OfRehearsal = Annotated[
     bool | None,
     typer.Option(
         "--rehearsal/--no-rehearsal",
-        help="Show the last rehearsal in this folder. Default: if a rehearsal ran last here.",
+        help="The last rehearsal in this folder, or the cluster's job. Default: the rehearsal, if "
+        "one ran last here.",
         show_default=False,
     ),
 ]

@@ -4,6 +4,7 @@ may do.
 
 import itertools
 import json
+import os
 import re
 from typing import Any
 
@@ -105,15 +106,23 @@ def test_the_cluster_agrees(team: str) -> None:
             assert ((resource, verb) in rights) == (team[0] in entry["teams"]), command
 
 
+PAGE = PROJECT / "docs" / "people.md"
+GENERATED = re.compile(
+    r"(?<=<!-- generated: tests/aws/test_people.py -->\n).*?(?=<!-- end -->)", re.S
+)
+
+
 def test_docs_people_has_this_table() -> None:
-    lines = (PROJECT / "docs" / "people.md").read_text().splitlines()
-    documented_teams = {}
-    for names, *marks in (
-        line.split("|")[1:-1] for line in lines if line.startswith("| `") and line.count("|") == 5
-    ):
-        teams = "".join(team for team, mark in zip(TEAMS, marks, strict=True) if mark.strip())
-        documented_teams |= dict.fromkeys(re.findall(r"`([^`]+)`", names), teams)
-    assert documented_teams == {name: entry["teams"] for name, entry in COMMANDS.items()}
+    """UPDATE_GOLDEN=1 writes it."""
+    rows = ["| command | operator | trainer | reader |", "|---|---|---|---|"]
+    for teams in sorted({entry["teams"] for entry in COMMANDS.values()}, key=len):
+        names = [f"`{name}`" for name, entry in COMMANDS.items() if entry["teams"] == teams]
+        marks = ["✓" if team in teams else "" for team in TEAMS]
+        rows.append("| " + " | ".join([", ".join(names), *marks]) + " |")
+    table = "\n".join(rows) + "\n"
+    if os.environ.get("UPDATE_GOLDEN"):
+        PAGE.write_text(GENERATED.sub(lambda _: table, PAGE.read_text()))
+    assert GENERATED.findall(PAGE.read_text()) == [table]
 
 
 def test_every_command_of_the_pages_is_in_the_table() -> None:

@@ -1,13 +1,13 @@
-"""docs/ describes cluster.yaml and job.yaml as the settings do.
+"""docs/ describes cluster.yaml, job.yaml, recipes and commands as the program does.
 
-Editors complete and check both files with the JSON Schemas; cluster-settings.md is for people.
+Editors complete and check both files with the JSON Schemas; docs/reference/ is for people.
 """
 
+import functools
 import json
 import os
-from collections.abc import Iterator
+import re
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import pytest
@@ -17,16 +17,22 @@ from k8s_charts.spec import TrainingJob
 from paddle_aws.stacks.cluster_spec import ClusterSpec
 from paddle_settings.model import Settings
 
+from .reference_pages import command_table, pages
+
 PROJECT = Path(__file__).parents[2]
-HEAD = """# Settings of cluster.yaml
+DOCS = PROJECT / "docs"
+COMMANDS = re.compile(r"(?<=<!-- generated: tests/charts -->\n).*?(?=<!-- end -->)", re.S)
 
-This page is for people who write a cluster.yaml. It lists every setting with its default. A setting
-without a value is unset; `<group>` is a name of your choice. `UPDATE_GOLDEN=1 pytest tests/charts`
-writes this page.
+NAMES = (
+    "cluster.schema.json",
+    "commands.md",
+    "job.schema.json",
+    *(f"reference/{name}.md" for name in ("commands", "constructs")),
+    *(f"reference/{name}-settings.md" for name in ("cluster", "job", "recipe")),
+)
 
-"""
 
-
+@functools.cache
 def texts() -> dict[str, str]:
     """Returns the text of each generated file of docs/ by its name."""
     specs: dict[str, type[Settings]] = {
@@ -39,42 +45,14 @@ def texts() -> dict[str, str]:
         name: json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
         for name, schema in schemas.items()
     }
-    cluster = schemas["cluster.schema.json"]
-    lines = "\n".join(_lines(cluster, cluster["$defs"], ""))
-    return {**files, "cluster-settings.md": f"{HEAD}```yaml\n{lines}\n```\n"}
+    commands = (DOCS / "commands.md").read_text(encoding="utf-8")
+    files["commands.md"] = COMMANDS.sub(lambda _: f"{command_table()}\n", commands)
+    return files | {f"reference/{name}": text for name, text in pages().items()}
 
 
-def _lines(group: dict[str, Any], groups: dict[str, Any], indent: str) -> Iterator[str]:
-    for name, field in group["properties"].items():
-        inside, below = _inside(field, groups)
-        meaning = " ".join(field["description"].split())
-        default = field.get("default")
-        value = f" {json.dumps(default)}" if default is not None and inside is None else ""
-        meaning = "Required. " * (name in group.get("required", ())) + meaning
-        always = inside is not None and not below and "anyOf" not in field
-        yield f"{indent}{name}:{value}" + ("" if always else f"  # {meaning}")
-        if below:
-            yield f"{indent}  {below}:"
-        if inside is not None:
-            yield from _lines(inside, groups, indent + ("    " if below else "  "))
-
-
-def _inside(field: dict[str, Any], groups: dict[str, Any]) -> tuple[dict[str, Any] | None, str]:
-    """Returns the group of settings that a setting holds, and the name that stands between them, if
-    any.
-    """
-    for choice in (field, *field.get("anyOf", ())):
-        if "$ref" in choice:
-            return groups[choice["$ref"].rpartition("/")[2]], ""
-    for inner in field.get("patternProperties", {}).values():
-        if "$ref" in inner:
-            return groups[inner["$ref"].rpartition("/")[2]], "<group>"
-    return None, ""
-
-
-@pytest.mark.parametrize("name", ["cluster.schema.json", "cluster-settings.md", "job.schema.json"])
+@pytest.mark.parametrize("name", NAMES)
 def test_each_file_says_what_the_settings_say(name: str) -> None:
-    written = PROJECT / "docs" / name
+    written = DOCS / name
     if os.environ.get("UPDATE_GOLDEN"):
         written.write_text(texts()[name], encoding="utf-8")
     assert written.read_text(encoding="utf-8") == texts()[name], (

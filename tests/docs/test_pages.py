@@ -2,7 +2,7 @@
 commands are run in their order, and what is shown as their output is what they print, but for
 numbers.
 
-A block `console` is not run: it needs an account, or is what the test's environment stands for. A
+A block `bash` is not run: it needs an account, or is what the test's environment stands for. A
 block titled "second terminal" runs, again and again until it succeeds, beside the block before.
 learn/fine-tune.md shows examples/finetune, which tests/rehearsal/test_inputs.py runs.
 """
@@ -117,7 +117,7 @@ def test_the_chinese_page_has_the_same_blocks() -> None:
         [
             (block.language, block.title, re.sub(r"\s+#.*", "", block.text))
             for block in blocks(page)
-            if block.language != "console"
+            if block.language != "bash"
         ]
         for page in ("learn/first-hour.md", "learn/first-hour.zh.md")
     )

@@ -46,7 +46,7 @@ RUN = {
     "docs/learn/first-hour.zh.md": "tests/docs/test_pages.py",
     "docs/learn/own-repository.md": "tests/docs/test_pages.py",
 }
-"""Pages whose blocks `sh` something runs. A block that nothing runs is called `console`."""
+"""Pages whose blocks `sh` something runs. A block that nothing runs is called `bash`."""
 
 
 def test_a_block_of_commands_is_run_or_marked() -> None:

@@ -91,3 +91,21 @@ def test_a_reader_that_leaves_early_gets_no_traceback() -> None:
     done = subprocess.run([command, "--help"], stdout=write, stderr=subprocess.PIPE, text=True)
     os.close(write)
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("word", ["run", "deploy", "ps", "get"])
+def test_a_command_of_another_tool_gets_a_hint(run: Run, word: str) -> None:
+    done = run(word, "something", "--all")
+    assert done.code == 2 and done.err.startswith(f"{word} is not a command of paddle-aws: `")
+    assert done.err.count("\n") == 1
+    assert all(f"`{name}`" in COMMANDS for name in re.findall(r"`paddle-aws (\w+)`", done.err))
+
+
+def test_help_has_groups_and_each_option_says_what_it_does_there(run: Run) -> None:
+    said = run("--help", columns=100).out
+    groups = ["Jobs", "This machine", "Cluster", "Account"]
+    assert re.findall(r"─ (Jobs|This machine|Cluster|Account|Commands) ─", said) == groups
+    assert "Show the last" not in run("cancel", "--help", columns=100).out
+    for name, means in {"rehearse": "at its beginning", "logs": "The log", "upload": "Up"}.items():
+        (said,) = re.findall(r"--volume +.*", run(name, "--help", columns=300).out)
+        assert means in said

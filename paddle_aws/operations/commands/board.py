@@ -48,10 +48,11 @@ def board(
     namespace: Namespace = None,
     context: Context = None,
 ) -> None:
-    """Show a job in the browser: loss by step and rank, speed, attempts, where the time went, slow
-    ranks, the split's balance. Without JOB: all jobs of the namespace, with state, loss, goodput
-    and cost so far; or the rehearsal, if that ran last in this folder. With several: their curves
-    over each other, and the settings that differ.
+    """Show a job in the browser: metrics, pods and their logs, attempts, where the time went.
+
+    Without JOB: all jobs of the namespace, with state, loss, goodput and cost so far; or the
+    rehearsal, if that ran last in this folder. With several: their curves in one chart, and the
+    settings that differ.
 
     A small pod with the job's image mounts the volume read-only until Ctrl-C. In the folder of a
     rehearsal it shows that rehearsal, even while it runs.

@@ -42,7 +42,8 @@ def logs(
     volume: Annotated[
         Literal["train", "server"] | None,
         typer.Option(
-            help="Read train.log or server.log on the volume instead; they outlive the pods."
+            help="The log to read on the job's volume, where it outlives the pods, instead of the "
+            "pods' own: train.log or server.log."
         ),
     ] = None,
     tail: Annotated[

@@ -28,8 +28,8 @@ def rehearse(
     volume: Annotated[
         Literal["new", "keep"],
         typer.Option(
-            help="keep: continue with the volume of the last rehearsal here: more passes, changed "
-            "data, a resume."
+            help="What the rehearsal's volume has at its beginning. keep: what the last rehearsal "
+            "here left, for more passes, changed data or a resume."
         ),
     ] = "new",
     data: Annotated[

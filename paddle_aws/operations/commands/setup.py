@@ -36,10 +36,11 @@ def setup(
     ] = False,
     context: Context = None,
 ) -> None:
-    """Apply what the cluster needs once: deployers' rights, device plugins, the images that nodes
-    keep, node pools of `compute: auto`, Kueue's queue.
+    """Prepare a deployed cluster: deployers' rights, device plugins, the images that nodes keep,
+    node pools of `compute: auto`, Kueue's queue.
 
-    An administrator runs it after a deploy, and again after a change of cluster.yaml's `nodes` or
+    It installs nothing on this machine: `make setup`, in a clone, does that. An administrator runs
+    it after a deploy, and again after a change of cluster.yaml's `nodes` or
     `jobs`. It changes only what differs.
 
     Example: paddle-aws setup

@@ -9,40 +9,37 @@ class ExitCode(IntEnum):
     """
 
     DONE = 0
+    """The job is complete on the volume."""
     BAD_SETTING = 2
-    """A setting is missing or wrong: the message names it."""
+    """A setting is missing or wrong; the message names it. Correct it and submit again."""
     BAD_DATA = 65
-    """The shards do not match the manifest, or this job."""
-    SOURCE_UNREACHABLE = 68
-    """The data's source broke off or answered 5xx more often than the retries allow: another try
-    may help.
+    """Shards do not match the manifest or this job, records are unusable, or pods read different
+    data or programs. Split the data again.
     """
+    SOURCE_UNREACHABLE = 68
+    """The data's source, or the package index, does not answer. Wait for the retry."""
     PEERS_MISSING = 69
-    """A deadline passed and peers were missing: the message names or counts them."""
+    """Pods were missing at a deadline. `paddle-aws status` says what they lack."""
     ATTEMPTS_EXHAUSTED = 70
-    """Every allowed attempt failed: the message names the cause of each."""
+    """Failures without progress. Read the `train.log` that the message names."""
     NODE_UNFIT = 71
-    """The node lacks GPUs or adapters that the job asked for, or its all-reduce fails: the message
-    names it.
+    """A GPU or EFA adapter is missing, or the all-reduce of the node check fails. Cordon the node
+    that the message names.
     """
     FOLDER_IN_USE = 73
-    """Another run holds the job's folder."""
+    """Another run of the same job name holds the folder. Choose another name, or wait."""
     VOLUME_FULL = 74
-    """The volume accepted no more bytes; what was complete before is intact."""
+    """The volume accepts no more bytes; complete passes are intact. Make room."""
     CANNOT_END = 75
-    """The volume hangs, or a process that waits for it does not end: the pod leaves, so that its
-    replacement starts clean.
-    """
+    """The volume hangs, or the lease could not be renewed. Look at the volume."""
     REPLACED = 76
-    """A newer pod with this pod's trainer id has taken its place."""
+    """A newer pod of the same rank took this one's place."""
     NOT_PERMITTED = 77
-    """The API server refused (401, 403): the message names the missing Role."""
+    """The API server refused (401, 403): apply the job's Role, or use `discovery: index`."""
     KILLED_AGAIN = 79
-    """The container was killed and restarted in its pod too often: the Job counts the pod, and
-    creates another.
-    """
+    """The container was killed too often. Out of memory? Raise `resources.memory`."""
     TERMINATED = 143
-    """SIGTERM: saved, then left within the grace period."""
+    """SIGTERM (a drained node, a deleted Job): its trainers saved. Nothing to do."""
 
 
 FAIL_JOB = (
