@@ -36,7 +36,7 @@ PYTEST := $(RUN) $(BIN)/pytest
 # The data of the job files that are shipped.
 SAMPLES := examples/quick_start/sample.tsv examples/recommendation/sample.tsv examples/launch/sample.csv
 
-.PHONY: help setup rehearse test test-all test-cluster test-nfs test-programs quick mutants settings-table lint docs manifests image push bench lock clean
+.PHONY: help setup rehearse test test-all test-cluster test-nfs test-programs quick mutants golden settings-table lint docs manifests image push bench lock clean
 help:  ## what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -101,6 +101,11 @@ push: setup  ## push it to the deployed repository, and write its digest to imag
 
 mutants: setup  ## whether the tests notice a broken promise in each room, in an hour: ROOM=charts
 	@$(RUN) $(BIN)/python tests/mutants.py $(ROOM)
+
+golden: python  ## write all that is generated from settings, commands and exit codes; read the difference
+	@$(MAKE) -j3 $(QUIETLY) $(VENV)/.ready
+	@UPDATE_GOLDEN=1 $(PYTEST) -q -n 2 --dist worksteal tests/charts tests/node/test_exit_codes.py "tests/aws/test_people.py::test_docs_people_has_this_table"
+	@git --no-pager diff --stat
 
 settings-table: python  ## each setting of job.yaml and cluster.yaml: when it counts, and what reaches it in the tests
 	@$(BIN)/python tests/charts/test_settings.py

@@ -3,6 +3,7 @@ who gets an answer, and what `status` says of time.
 """
 
 import http.client
+import http.server
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import signal
 import struct
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -32,6 +34,7 @@ BROWSER = (
     "--virtual-time-budget=20000",
     "--dump-dom",
 )
+AXE = Path(__file__).with_name("axe.mjs")
 VISUALDL = b"\n\x1a\x08\x07\x12\ntrain/loss\x18\xcc\xb6\xe6\xc8\xa04%\x00\x00\x00?"
 """One scalar, as VisualDL 2.5.3 writes it: train/loss 0.5 at step 7."""
 
@@ -115,6 +118,48 @@ def first_pod(api: JobController) -> str:
     return [pod["name"] for pod in pods if pod["annotations"][index] == "0"][-1]
 
 
+EXPOSITION = """# TYPE DCGM_FI_DEV_GPU_UTIL gauge
+DCGM_FI_DEV_GPU_UTIL{gpu="0",namespace="paddle",pod="POD"} 80
+DCGM_FI_DEV_GPU_UTIL{gpu="1",namespace="paddle",pod="POD"} 90
+DCGM_FI_DEV_FB_USED{gpu="0",namespace="paddle",pod="POD"} 1024
+DCGM_FI_DEV_FB_USED{gpu="1",namespace="paddle",pod="POD"} 1024
+DCGM_FI_DEV_GPU_UTIL{gpu="2",namespace="theirs",pod="POD"} 1
+"""
+
+
+@pytest.fixture
+def exporter(api: JobController) -> Iterator[None]:
+    """A metrics server, and dcgm-exporter on the node of trainer 0, in a form that both have."""
+    name, pod = "dcgm-exporter-x", first_pod(api)
+    (node,) = (
+        each["spec"]["nodeName"]
+        for each in api.of("trainer", "pods")
+        if each["metadata"]["name"] == pod
+    )
+    labels = {"app.kubernetes.io/name": "dcgm-exporter"}
+    metadata = {"name": name, "namespace": "kube-system", "labels": labels}
+    api.put({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"nodeName": node}})
+    api.kinds = api.kinds | {"/apis/metrics.k8s.io/v1beta1": "Pod"}
+    labels = {"app.kubernetes.io/part-of": "paddle-aws", "app.kubernetes.io/instance": "words"}
+    usage = {"cpu": "1500000000n", "memory": "2097152Ki"}
+    api.objects[f"/apis/metrics.k8s.io/v1beta1/namespaces/paddle/pods/{pod}"] = {
+        "metadata": {"name": pod, "namespace": "paddle", "labels": labels},
+        "containers": [{"name": "trainer", "usage": usage}],
+    }
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(EXPOSITION.replace("POD", pod).encode())
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        api.proxies[name] = f"http://127.0.0.1:{server.server_address[1]}"
+        yield
+        server.shutdown()
+
+
 @pytest.fixture
 def address(api: JobController, job: JobFolder, folder: Path) -> Iterator[str]:
     """Yields the address of the board of all jobs."""
@@ -144,6 +189,7 @@ def address(api: JobController, job: JobFolder, folder: Path) -> Iterator[str]:
     assert board.returncode == 130
 
 
+@pytest.mark.usefixtures("exporter")
 def test_what_a_browser_shows_and_nobody_else_gets(api: JobController, address: str) -> None:
     jobs, page = (
         subprocess.run([*BROWSER, at], capture_output=True, text=True, check=True).stdout
@@ -152,7 +198,7 @@ def test_what_a_browser_shows_and_nobody_else_gets(api: JobController, address: 
     (row,) = re.findall(r"<tr>(<td>.*?)</tr>", jobs)
     cells = [re.sub(r"<[^>]+>", "", cell) for cell in re.findall(r"<td.*?</td>", row)]
     # Three nodes for the 200 seconds of all attempts.
-    assert cells[:7] == ["words", "done", "3", "0.25", "70 %", "3.3 min", "0.06 USD"]
+    assert cells[:7] == ["words", "done", "3", "0.25", "70 %", "3.3 min", "$0.06"]
     assert 'href="job/words/"' in row
 
     assert 'data-shown="yes"' in page, page
@@ -164,7 +210,7 @@ def test_what_a_browser_shows_and_nobody_else_gets(api: JobController, address: 
     assert shown == {
         "job": "words",
         "world": "3 pods · metrics come from 2 of 3 processes · 3 attempts",
-        "cost": "0.06 USD",
+        "cost": "$0.06",
         "goodput": "70 %",
         "loss": "0.02",
         "lost": "30 s",
@@ -177,6 +223,25 @@ def test_what_a_browser_shows_and_nobody_else_gets(api: JobController, address: 
         and "dotted: lost, and trained again" in page
     )
     assert "nobody recorded its end" in page
+    # Why an attempt ended stands on the page, not only below its mark.
+    assert "attempt 1 ended: &lt;b&gt;a pod" in page
+
+    pods = re.search(r'<table id="pods".*?</table>', page, re.S)[0]
+    heads, first, *others = (
+        [re.sub(r"<[^>]+>", "", cell) for cell in re.findall(r"<t[dh].*?</t[dh]>", row)]
+        for row in re.findall(r"<tr>.*?</tr>", pods)
+    )
+    assert heads == ["pod", "state", "node", "cores", "memory", "GPU", "GPU memory", "why", "log"]
+    used = dict(
+        zip(heads, next(row for row in (first, *others) if row[0] == "trainer 0"), strict=True)
+    )
+    assert (used["cores"], used["memory"]) == ("1.5", "2.0 GiB")
+    assert (used["GPU"], used["GPU memory"]) == ("85 %", "2.0 GiB")
+    settings = re.search(r'<details[^>]* id="settings".*?</details>', page, re.S)[0]
+    assert "trainers" in settings and ">3<" in settings
+    log = http.client.HTTPConnection("127.0.0.1", urlsplit(address).port or 0)
+    log.request("GET", f"{urlsplit(address).path}job/words/log?of=training&rank=0")
+    assert b"[agent 0]" in log.getresponse().read()
 
     for path, host, code in yaml.safe_load(Path(__file__).with_name("board.yaml").read_text()):
         connection = http.client.HTTPConnection("127.0.0.1", urlsplit(address).port or 0)
@@ -185,6 +250,15 @@ def test_what_a_browser_shows_and_nobody_else_gets(api: JobController, address: 
         answer = connection.getresponse()
         assert answer.status == code, path
         assert "default-src 'self'" in answer.headers["Content-Security-Policy"]
+
+
+@pytest.mark.usefixtures("exporter")
+def test_axe_finds_no_barrier(address: str) -> None:
+    """Both pages, light and dark, on a screen and on a phone."""
+    pages = [address, f"{address}job/words/"]
+    node = Path(sys.executable).with_name("node")
+    done = subprocess.run([node, AXE, *pages], capture_output=True, text=True)
+    assert json.loads(done.stdout or "null") == [], done.stdout + done.stderr
 
 
 def test_status_and_results_say_where_the_time_goes_and_who_is_slow(

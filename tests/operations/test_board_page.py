@@ -42,6 +42,7 @@ def test_contrast(scheme: str) -> None:
     pairs = [(name, on, 4.5) for name in TEXT for on in ("background", "surface")]
     pairs += [(name, on, 3.0) for name in MARKS for on in ("background", "band")]
     pairs += [("background", "link", 4.5)]  # A chosen switch.
+    pairs += [("starting", "waiting", 3.0)]  # The greys of the bar.
     weak = {
         f"{name} on {on}": round(contrast(palette[name], palette[on]), 2)
         for name, on, least in pairs

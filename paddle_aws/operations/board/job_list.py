@@ -61,7 +61,7 @@ class JobList:
         if below := re.fullmatch(rf"job/({LABEL.pattern})/(.*)", name):
             job, rest = below[1], below[below.re.groups]
             # The page itself is there before the folder, for which the browser then waits.
-            if rest in ("data", "events"):
+            if rest in ("data", "events", "log"):
                 return self._open(job).answer(rest, query)
             return read_page_file(rest or "job.html")
         return NOT_FOUND if "/" in name else read_page_file(name or "jobs.html")

@@ -8,15 +8,19 @@ from typing import Any
 from paddle_node.contract import DATA_MANIFEST
 
 from paddle_aws.operations.board.site import NOT_FOUND, Query, Response, json_answer, read_page_file
+from paddle_aws.operations.board.usage import read_usage
 from paddle_aws.operations.errors import OperationError
 from paddle_aws.operations.jobs.backend import Backend
 from paddle_aws.operations.jobs.rehearsal_backend import RehearsalBackend
 from paddle_aws.operations.jobs.volume.access import Volume
+from paddle_aws.operations.jobs.watch.log_stream import PodSelection
 
 POINTS = 10_000
 """Lines of metrics that a page gets at most, for all ranks together."""
 READ_BYTES = 4 << 20
 """Bytes of an event file that one request reads."""
+LOG_LINES = 400
+"""Newest lines of a pod's log that the page shows."""
 
 
 class JobPage:
@@ -38,6 +42,7 @@ class JobPage:
         self._usd_per_hour, self._listed = usd_per_hour, listed
         self._shards: list[int] = []
         self._events: set[str] = set()
+        self._settings: dict[str, str] = {}
 
     def answer(self, name: str, query: Query) -> Response:
         """Answers a request for the page, its data or its files."""
@@ -48,6 +53,15 @@ class JobPage:
             begin = int(offset) if offset.isdecimal() else 0
             piece = self._volume.read(f"output/{file}", begin, READ_BYTES)
             return Response(200, "application/octet-stream", piece)
+        if name == "log":
+            of, rank = (query.get(key, [""])[0] for key in ("of", "rank"))
+            chosen = PodSelection(
+                frozenset({int(rank)}) if rank.isdecimal() and len(rank) < 6 else None, of
+            )
+            lines = [line.text for line in self._where.logs(chosen, LOG_LINES)]
+            return Response(
+                200, "text/plain; charset=utf-8", "\n".join(lines[-LOG_LINES:]).encode()
+            )
         return NOT_FOUND if name == "events" else read_page_file(name or "job.html")
 
     def refresh(self) -> None:
@@ -65,12 +79,16 @@ class JobPage:
                 sum(file["records"] for file in shard["files"])
                 for shard in manifest.get("shards", ())
             ]
-        training = view.training
+        if not self._settings:
+            self._settings = self._where.settings()
+        training, pods = view.training, view.as_json()["pods"]
+        parts = {pod.name: pod.part for pod in view.pods}
         document = {
             "job": self._where.name,
             "state": view.phase,
             "reason": view.reason,
-            "pods": view.as_json()["pods"],
+            "pods": [{**pod, "part": parts[pod["pod"]]} for pod in pods],
+            "settings": self._settings,
             "world": {
                 "pods": training.completions if training else 0,
                 "processes": training.processes if training else 1,
@@ -85,6 +103,8 @@ class JobPage:
         # A rehearsal costs nothing.
         if not isinstance(self._where, RehearsalBackend):
             document["usd_per_hour"] = self._usd_per_hour
+            where = self._where
+            document["usage"] = read_usage(where.cluster, where.name, where.namespace, pods)
         return document
 
     def _json(self, path: str) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 // Draws with Plotly, in the page's colours.
-import {ascending, duration, utc} from "./format.js";
+import {ascending, duration, local, mean, zone} from "./format.js";
 
 const FEW = 8, BINS = 300, LABELLED = 8;
 export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
@@ -22,21 +22,21 @@ export function draw(id, traces, label, layout = {}) {
   }, {displayModeBar: false, responsive: true});
 }
 
-const why = (attempt) => folded(attempt.runs ? "it runs" : attempt.cause);
+const why = (attempt) => folded(attempt.runs ? "running" : attempt.cause);
 const marks = (points) => ({x: points.map((point) => point.x), y: points.map(() => 1), yaxis: "y2", mode: "markers", cliponaxis: false, showlegend: false, hoverinfo: "text",
   marker: {symbol: "triangle-down", size: 10, color: colour("boundary")}, text: points.map((point) => point.text)});
 const above = {overlaying: "y", visible: false, range: [0, 1], fixedrange: true};
 const boundary = (x) => ({type: "line", xref: "x", yref: "paper", x0: x, x1: x, y0: 0, y1: 1, line: {color: colour("boundary"), width: 1}, layer: "below"});
 const label = (attempt, x, all) => (all.length > LABELLED ? [] : [{x, y: 0.98, yref: "paper", yanchor: "top", xanchor: "left", text: `attempt ${attempt.number}`, showarrow: false, bgcolor: colour("background"), borderpad: 1, font: {color: colour("quiet"), size: 11}}]);
 
-// Attempts over time: all in one calm colour with a thin line at each end, and what ended it on hover.
+// Attempts over time: all in one colour with a thin line at each end, and what ended it on hover.
 export function overTime(attempts) {
   return {
-    traces: [marks(attempts.map((attempt) => ({x: utc(attempt.ended), text: `attempt ${attempt.number}, ${duration(attempt.ended - attempt.started)}: ${why(attempt)}`})))],
+    traces: [marks(attempts.map((attempt) => ({x: local(attempt.ended), text: `attempt ${attempt.number}, ${duration(attempt.ended - attempt.started)}: ${why(attempt)}`})))],
     layout: {
-      shapes: attempts.flatMap((attempt) => [{type: "rect", xref: "x", yref: "paper", x0: utc(attempt.started), x1: utc(attempt.ended), y0: 0, y1: 1, fillcolor: colour("band"), line: {width: 0}, layer: "below"}, boundary(utc(attempt.started)), boundary(utc(attempt.ended))]),
-      annotations: attempts.flatMap((attempt) => label(attempt, utc(attempt.started), attempts)),
-      xaxis: {title: {text: "time (UTC)"}, type: "date"}, yaxis2: above,
+      shapes: attempts.flatMap((attempt) => [{type: "rect", xref: "x", yref: "paper", x0: local(attempt.started), x1: local(attempt.ended), y0: 0, y1: 1, fillcolor: colour("band"), line: {width: 0}, layer: "below"}, boundary(local(attempt.started)), boundary(local(attempt.ended))]),
+      annotations: attempts.flatMap((attempt) => label(attempt, local(attempt.started), attempts)),
+      xaxis: {title: {text: `time (${zone})`}, type: "date"}, yaxis2: above,
     },
   };
 }
@@ -55,19 +55,33 @@ export function overSteps(attempts) {
   };
 }
 
-const BY = {step: (point) => point.step, time: (point) => utc(point.time)};
+const BY = {step: (point) => point.step, time: (point) => local(point.time)};
 const value = (point, metric) => point.metrics[metric];
 
-// A metric's curves. Of few ranks a line each, of many the median and the range; dotted is what was lost and done again.
-export function curvesOf(attempts, across, metric) {
+// Each value's mean with as many before and after it, which does not lag behind; a gap stays one.
+function smoothed(values, neighbours) {
+  return values.map((value, place) => {
+    if (value === null || !neighbours) return value;
+    let from = place, until = place;
+    while (from > Math.max(0, place - neighbours) && values[from - 1] !== null) from--;
+    while (until < Math.min(values.length - 1, place + neighbours) && values[until + 1] !== null) until++;
+    const reach = Math.min(place - from, until - place);
+    return mean(values.slice(place - reach, place + reach + 1));
+  });
+}
+
+// A metric's curves. Of few ranks a line each, of many the median and the range, or one `only`; dotted is what was lost and done again.
+export function curvesOf(attempts, across, metric, {only = "", smooth = 0} = {}) {
   const ranks = [...new Set(attempts.flatMap((attempt) => Object.keys(attempt.points)))].filter((rank) => attempts.some((attempt) => attempt.points[rank]?.some((point) => typeof value(point, metric) === "number")));
   const lost = attempts.some((attempt) => Object.values(attempt.points).flat().some((point) => point.lost));
-  const traces = (ranks.length <= FEW ? ranks.flatMap((rank, place) => lines(attempts, across, metric, rank, colour(`rank-${place + 1}`))) : range(attempts, across, metric, ranks));
+  const chosen = ranks.includes(only) ? [only] : ranks, few = ranks.length <= FEW;
+  const traces = few ? [] : range(attempts, across, metric, ranks, smooth);
+  if (few || chosen.length === 1) traces.push(...chosen.flatMap((rank) => lines(attempts, across, metric, rank, colour(few ? `rank-${ranks.indexOf(rank) + 1}` : "rank-2"), smooth)));
   if (lost) traces.push({x: [null], y: [null], mode: "lines", name: "dotted: lost, and trained again", line: {color: colour("quiet"), dash: "dot", width: 1.5}});
   return {traces, ranks};
 }
 
-function lines(attempts, across, metric, rank, stroke) {
+function lines(attempts, across, metric, rank, stroke, smooth) {
   const kept = [], lost = [];
   for (const attempt of attempts) {
     const points = (attempt.points[rank] || []).filter((point) => typeof value(point, metric) === "number"), from = points.findIndex((point) => point.lost);
@@ -76,12 +90,12 @@ function lines(attempts, across, metric, rank, stroke) {
     // A dotted line begins where the solid one ends.
     if (from >= 0) lost.push(...points.slice(Math.max(0, from - 1)), null);
   }
-  const trace = (points, dash) => ({x: points.map((point) => point && BY[across](point)), y: points.map((point) => point && value(point, metric)), mode: kept.length > 4 ? "lines" : "lines+markers",
+  const trace = (points, dash) => ({x: points.map((point) => point && BY[across](point)), y: smoothed(points.map((point) => point && value(point, metric)), smooth), mode: kept.length > 4 ? "lines" : "lines+markers",
     name: `rank ${plain(rank)}`, showlegend: dash === "solid", legendgroup: rank, line: {width: dash === "solid" ? 2 : 1.5, color: stroke, dash}, hovertemplate: `%{y:.5~g}<extra>rank ${plain(rank)}, ${across} %{x}</extra>`});
   return [trace(kept, "solid"), ...(lost.length ? [trace(lost, "dot")] : [])];
 }
 
-function range(attempts, across, metric, ranks) {
+function range(attempts, across, metric, ranks, smooth) {
   const all = attempts.flatMap((attempt) => Object.values(attempt.points).flat()).filter((point) => typeof value(point, metric) === "number"), traces = [];
   const sort = across === "time" ? (point) => point.time : BY.step;
   for (const lost of [true, false]) {
@@ -92,7 +106,7 @@ function range(attempts, across, metric, ranks) {
     for (const point of points) bins[Math.min(BINS - 1, Math.floor(((sort(point) - low) / (high - low || 1)) * BINS))].push(point);
     const full = bins.filter((bin) => bin.length), x = full.map((bin) => BY[across](bin[0]));
     const pick = (of) => full.map((bin) => of(ascending(bin.map((point) => value(point, metric)))));
-    const middle = {x, y: pick((values) => values[Math.floor((values.length - 1) / 2)]), mode: "lines", line: {width: 2, color: colour("rank-1"), dash: lost ? "dot" : "solid"}};
+    const middle = {x, y: smoothed(pick((values) => values[Math.floor((values.length - 1) / 2)]), smooth), mode: "lines", line: {width: 2, color: colour("rank-1"), dash: lost ? "dot" : "solid"}};
     if (!lost) {
       traces.push({x, y: pick((values) => values[0]), mode: "lines", line: {width: 0}, showlegend: false, hoverinfo: "skip"});
       traces.push({x, y: pick((values) => values.at(-1)), mode: "lines", line: {width: 0}, fill: "tonexty", fillcolor: `${colour("rank-1")}33`, name: `least to greatest of ${ranks.length} ranks`, hoverinfo: "skip"});

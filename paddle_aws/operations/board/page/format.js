@@ -10,12 +10,14 @@ export function duration(seconds) {
   return seconds < 172800 ? `${(seconds / 3600).toFixed(1)} h` : `${(seconds / 86400).toFixed(1)} days`;
 }
 export const number = (value, digits = 4) => (Number.isFinite(value) ? value.toLocaleString("en", {maximumSignificantDigits: digits}) : "");
-export const dollars = (usd) => (usd < 0.005 ? "under 0.01 USD" : `${usd.toLocaleString("en", {minimumFractionDigits: 2, maximumFractionDigits: 2})} USD`);
+export const dollars = (usd) => (usd < 0.005 ? "under $0.01" : `$${usd.toLocaleString("en", {minimumFractionDigits: 2, maximumFractionDigits: 2})}`);
+export const bytes = (size) => (size < 2 ** 30 ? `${(size / 2 ** 20).toFixed(0)} MiB` : `${(size / 2 ** 30).toFixed(1)} GiB`);
 export const percent = (share) => (share > 0 && share < 0.005 ? "under 1 %" : `${Math.round(100 * share)} %`);
 export const count = (total, noun) => `${total.toLocaleString("en")} ${noun}${total === 1 ? "" : "s"}`;
-// Plotly takes a time without a zone as it is.
-export const utc = (seconds) => new Date(seconds * 1000).toISOString().slice(0, -1);
-export const clock = (seconds) => utc(seconds).slice(11, 19);
+// The reader's own time. Plotly takes a time without a zone as it is.
+export const local = (seconds) => { const time = new Date(seconds * 1000); return new Date(time - time.getTimezoneOffset() * 60000).toISOString().slice(0, -1); };
+export const clock = (seconds) => local(seconds).slice(11, 19);
+export const zone = new Intl.DateTimeFormat().resolvedOptions().timeZone;
 
 // Texts are set as text alone: what a program wrote never becomes HTML. `commands` are shown as code.
 export function element(name, properties = {}, ...children) {

@@ -2,11 +2,11 @@
 import {PARTS, account, byRank, paces, speed} from "./attempts.js";
 import {colour, curvesOf, draw, overSteps, overTime, plain} from "./charts.js";
 import {curves} from "./events.js";
-import {clock, count, dollars, duration, element, mean, number, percent, sentence, sum, utc, write} from "./format.js";
+import {bytes, clock, count, dollars, duration, element, local, mean, number, percent, sentence, sum, write, zone} from "./format.js";
 
-const PAUSE = {running: 5000, ended: 30000}, MOST_CHARTS = 24, UNEVEN = 1.1;
+const PAUSE = {running: 5000, ended: 30000}, MOST_CHARTS = 24, MOST_CAUSES = 5, UNEVEN = 1.1;
 const ENDED = new Set(["done", "failed", "cancelled"]);
-let shown = null;
+let shown = null, opened = null;
 
 function tile(id, value, note) {
   document.getElementById(id).closest(".tile").hidden = !value;
@@ -48,7 +48,7 @@ function head({job, ranks, attempts}) {
   const shards = job.shards.length > 1 ? `${count(job.shards.length, "shard")} of ${sum(job.shards) === job.shards[0] * job.shards.length ? number(job.shards[0], 9) : `about ${number(mean(job.shards), 3)}`} records` : "";
   const world = pods ? `${count(pods, "pod")}${processes > 1 ? ` with ${count(processes, "process").replace("processs", "processes")} each` : ""}` : "";
   write("world", [world, reporting && reporting < all ? `metrics come from ${reporting} of ${all} processes` : "", shards, attempts.length ? count(attempts.length, "attempt") : ""].filter(Boolean).join(" · "));
-  write("live", ENDED.has(job.state) ? `read ${clock(job.now)} UTC` : `live: renewed every ${PAUSE.running / 1000} s, last at ${clock(job.now)} UTC`);
+  write("live", ENDED.has(job.state) ? `read at ${clock(job.now)}` : `live: renewed every ${PAUSE.running / 1000} s, last at ${clock(job.now)}`);
 }
 
 // What a reader can do where there is nothing to see yet, or where something went wrong.
@@ -70,7 +70,7 @@ function numbers({job, attempts, paid, main, rates}) {
   tile("speed", rates.rates.length ? number(mean(rates.rates.slice(-10).map((rate) => rate.value)), 3) : "", `${rates.unit} a second, ${rates.unit === "records" ? "all ranks, " : ""}newest`);
   tile("lost", paid.paid ? duration(paid.parts.lost) : "", paid.parts.lost ? `of each pod, ${percent(paid.parts.lost / paid.paid)} of its time: trained, not saved, done again` : "nothing was trained twice");
   const perSecond = (job.usd_per_hour / 3600) * job.world.pods;
-  tile("cost", !paid.paid ? "" : job.usd_per_hour ? dollars(perSecond * paid.paid) : job.usd_per_hour === null ? "unknown" : "", job.usd_per_hour ? `${count(job.world.pods, "node")} at ${number(job.usd_per_hour)} USD an hour` : "paddle-aws lock prices reads AWS's prices");
+  tile("cost", !paid.paid ? "" : job.usd_per_hour ? dollars(perSecond * paid.paid) : job.usd_per_hour === null ? "unknown" : "", job.usd_per_hour ? `${count(job.world.pods, "node")} at ${dollars(job.usd_per_hour)} an hour` : "paddle-aws lock prices reads AWS's prices");
   const score = job.evaluation;
   write("held-out-title", score ? score.metric[0].toUpperCase() + score.metric.slice(1) : "");
   tile("held-out", score ? number(score.value) : "", score ? `on ${number(score.records, 9)} records that no trainer saw (${score.baseline_of}: ${score.baseline})` : "");
@@ -89,20 +89,24 @@ function time({job, paid}) {
 }
 
 function charts({job, attempts, names, main, events, rates}) {
-  const across = chosen("across"), scale = chosen("scale"), when = overTime(attempts);
+  const across = chosen("across"), scale = chosen("scale"), when = overTime(attempts), rankChoice = document.getElementById("rank"), smooth = Number(document.getElementById("smooth").value);
   document.getElementById("main").hidden = !main;
   if (main) {
-    const {traces, ranks} = curvesOf(attempts, across, main), around = across === "step" ? overSteps(attempts) : when;
+    const {traces, ranks} = curvesOf(attempts, across, main, {only: rankChoice.value, smooth}), around = across === "step" ? overSteps(attempts) : when;
     const values = Object.values(attempts).flatMap((attempt) => Object.values(attempt.points).flat()).map((point) => point.metrics[main]).filter((value) => typeof value === "number");
+    for (const rank of ranks) if (![...rankChoice.options].some((option) => option.value === rank)) rankChoice.append(element("option", {value: rank, textContent: rank}));
+    rankChoice.parentElement.hidden = ranks.length < 2;
     write("loss-heading", `${main[0].toUpperCase()}${main.slice(1)} by ${across}`);
     draw("loss-chart", [...traces, ...around.traces], `${main} by ${across}, from ${number(values[0])} to ${number(values.at(-1))}, in ${count(attempts.length, "attempt")}`,
       {...around.layout, showlegend: ranks.length > 1 || traces.length > 1, uirevision: `${across} ${scale}`, yaxis: {type: scale, title: {text: plain(main)}, ...(scale === "log" ? {dtick: "D2", tickformat: ".3~g"} : {rangemode: "tozero"})}});
-    write("loss-key", attempts.length > 1 ? `A thin line is the ${across === "step" ? "step at which an attempt took up the training" : "beginning or end of an attempt"}; hover over its mark to see why the attempt before it ended.` : "");
+    write("loss-key", [smooth ? `Smoothed: the mean of a value, ${smooth} before it and ${smooth} after it.` : "", attempts.length > 1 ? `A thin line is the ${across === "step" ? "step at which an attempt took up the training" : "beginning or end of an attempt"}.` : ""].filter(Boolean).join(" "));
+    const ended = attempts.filter((attempt) => !attempt.runs && attempt.cause !== "done");
+    document.getElementById("causes").replaceChildren(...ended.slice(0, MOST_CAUSES).map((attempt) => element("li", {textContent: `attempt ${attempt.number} ended: ${attempt.cause}`})), ...(ended.length > MOST_CAUSES ? [element("li", {textContent: `and ${count(ended.length - MOST_CAUSES, "attempt")} more, in the table below`})] : []));
   }
   if (rates.rates.length > 1) {
     // No line leads from an attempt to the next.
     const broken = rates.rates.flatMap((rate, place) => (place && rates.rates[place - 1].attempt !== rate.attempt ? [null, rate] : [rate]));
-    const x = broken.map((rate) => rate && utc(rate.time)), y = broken.map((rate) => rate && rate.value);
+    const x = broken.map((rate) => rate && local(rate.time)), y = broken.map((rate) => rate && rate.value);
     draw(card("speeds", `${rates.unit === "records" ? "Records" : "Steps"} a second${rates.unit === "records" ? ", all ranks" : ""}`), [{x, y, mode: "lines", line: {color: colour("rank-1"), width: 2}, hovertemplate: "%{y:.4~g}<extra>%{x}</extra>"}, ...when.traces],
       `${rates.unit} a second over time, newest ${number(y.at(-1), 3)}`, {...when.layout, annotations: [], yaxis: {rangemode: "tozero"}});
   }
@@ -110,8 +114,8 @@ function charts({job, attempts, names, main, events, rates}) {
   const slow = Object.entries(pace).filter(([, rank]) => rank.slow);
   sentence("slow", slow.length ? `slow: ${slow.map(([rank, its]) => `rank ${rank}${nodes[rank] ? ` on ${nodes[rank]}` : ""}, ${its.times.toFixed(1)} times the median`).join("; ")}` : "", true);
   if (Object.keys(pace).length > 1)
-    draw(card("paces", "Milliseconds of its own that a step takes each rank"), [{x: Object.keys(pace), y: Object.values(pace).map((rank) => 1000 * rank.seconds), type: "bar", marker: {color: Object.values(pace).map((rank) => colour(rank.slow ? "lost" : "rank-1"))}, text: Object.values(pace).map((rank) => (rank.slow ? "slow" : "")), hovertemplate: "%{y:.4~g} ms<extra>rank %{x}</extra>"}],
-      Object.entries(pace).map(([rank, its]) => `rank ${rank}: ${number(1000 * its.seconds, 3)} ms`).slice(0, 16).join(", "), {xaxis: {title: {text: "rank"}, type: "category"}, yaxis: {rangemode: "tozero"}, bargap: 0.5});
+    draw(card("paces", "Time of a step by rank, without waiting for others (ms)"), [{x: Object.keys(pace), y: Object.values(pace).map((rank) => 1000 * rank.seconds), type: "bar", marker: {color: Object.values(pace).map((rank) => colour(rank.slow ? "lost" : "rank-1"))}, text: Object.values(pace).map((rank) => (rank.slow ? "slow" : "")), hovertemplate: "%{y:.4~g} ms<extra>rank %{x}</extra>"}],
+      Object.entries(pace).map(([rank, its]) => `rank ${rank}: ${number(1000 * its.seconds, 3)} ms`).slice(0, 16).join(", "), {xaxis: {title: {text: "rank"}, type: "category", tickangle: 0, nticks: 16}, yaxis: {rangemode: "tozero"}, bargap: 0.5});
   if (job.shards.length > 1 && Math.max(...job.shards) > UNEVEN * Math.min(...job.shards))
     draw(card("balance", "Records of each shard"), [{x: job.shards.map((_, shard) => shard), y: job.shards, type: "bar", marker: {color: colour("rank-1")}, hovertemplate: "%{y} records<extra>shard %{x}</extra>"}],
       `${count(job.shards.length, "shard")}, ${Math.min(...job.shards)} to ${Math.max(...job.shards)} records`, {xaxis: {title: {text: "shard"}, type: "category"}, yaxis: {rangemode: "tozero"}, bargap: 0.5});
@@ -128,22 +132,68 @@ function charts({job, attempts, names, main, events, rates}) {
 
 function table({attempts}) {
   document.getElementById("attempts").hidden = !attempts.length;
+  document.querySelector("#attempts caption").textContent = `Attempts (times in ${zone})`;
   document.querySelector("#attempts tbody").replaceChildren(...attempts.map((attempt) => {
     const points = Object.values(attempt.points).flat(), steps = points.map((point) => point.step), known = Object.keys(attempt.seconds || {}).length;
     const low = steps.reduce((least, step) => Math.min(least, step), Infinity), high = steps.reduce((most, step) => Math.max(most, step), 0);
     const {newest, interrupted, pass} = attempt.resume || {}, resumed = newest ?? interrupted ?? (pass === undefined ? "the beginning" : `pass ${pass}`);
     const cells = [
       [attempt.number, "number"], [clock(attempt.started)], [duration(attempt.ended - attempt.started), "number"], [resumed], [steps.length ? `${low} to ${high}` : ""],
-      [known ? duration(attempt.seconds.training || 0) : "unknown", "number"], [known ? duration(attempt.seconds.lost || 0) : "unknown", "number"], [attempt.made], [attempt.runs ? "it runs" : attempt.cause, "words"],
+      [known ? duration(attempt.seconds.training || 0) : "unknown", "number"], [known ? duration(attempt.seconds.lost || 0) : "unknown", "number"], [attempt.made], [attempt.runs ? "running" : attempt.cause, "words"],
     ];
     return element("tr", {}, ...cells.map(([text, className = ""]) => element("td", {textContent: text, className})));
   }));
 }
 
+function pods({job}) {
+  const usage = job.usage || {}, used = Object.values(usage), has = (name) => used.some((pod) => name in pod);
+  const columns = [
+    ["pod", (pod) => pod.component + (pod.rank === null ? "" : ` ${pod.rank}`)], ["state", (pod) => pod.state], ["node", (pod) => pod.node],
+    ...(has("cores") ? [["cores", (pod, its) => number(its.cores, 2), "number"], ["memory", (pod, its) => (its.bytes ? bytes(its.bytes) : ""), "number"]] : []),
+    ...(has("gpu_percent") ? [["GPU", (pod, its) => ("gpu_percent" in its ? `${Math.round(its.gpu_percent)} %` : ""), "number"], ["GPU memory", (pod, its) => (its.gpu_mib ? bytes(its.gpu_mib * 2 ** 20) : ""), "number"]] : []),
+    ["why", (pod) => pod.reason, "words"],
+  ];
+  document.getElementById("pods").hidden = !job.pods.length;
+  document.querySelector("#pods thead tr").replaceChildren(...columns.map(([name, , className = ""]) => element("th", {scope: "col", textContent: name, className})), element("th", {scope: "col", textContent: "log"}));
+  document.querySelector("#pods tbody").replaceChildren(...job.pods.map((pod) => {
+    const name = columns[0][1](pod), button = element("button", {type: "button", textContent: "log", ariaLabel: `log of ${name}`});
+    button.addEventListener("click", () => { opened = {name, of: pod.part, rank: pod.rank}; log(); });
+    return element("tr", {}, ...columns.map(([, text, className = ""]) => element("td", {textContent: text(pod, usage[pod.pod] || {}), className})), element("td", {}, button));
+  }));
+}
+
+// The log of the pod that was asked for; it stays at its end while it grows.
+async function log() {
+  if (!opened) return;
+  const answer = await fetch(`log?of=${opened.of}&rank=${opened.rank ?? ""}`), text = await answer.text(), place = document.getElementById("log-text");
+  document.getElementById("log").hidden = false;
+  write("log-title", `Log of ${opened.name}, newest lines`);
+  write("log-text", text || "It has written nothing yet.");
+  place.scrollTop = place.scrollHeight;
+}
+
+function settings({job}) {
+  document.getElementById("settings").hidden = !Object.keys(job.settings).length;
+  const plainText = (value) => { try { const parsed = JSON.parse(value); return Array.isArray(parsed) ? parsed.join(" ") : value; } catch { return value; } };
+  const first = (name) => (/command/i.test(name) ? 0 : 1);
+  const rows = Object.entries(job.settings).sort(([a], [b]) => first(a) - first(b) || a.localeCompare(b));
+  document.querySelector("#settings tbody").replaceChildren(...rows.map(([name, value]) => element("tr", {}, element("th", {scope: "row", textContent: name}), element("td", {className: "words", textContent: plainText(value)}))));
+}
+
+// All points as they were reported, for a spreadsheet or pandas.
+function csv() {
+  const {ranks, names, job} = shown, cell = (value) => { const text = String(value ?? ""); return /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text; };
+  const rows = Object.entries(ranks).flatMap(([rank, points]) => points.map((point) => [rank, point.attempt, point.step, point.time, point.lost ? 1 : 0, ...names.map((name) => point.metrics[name])]));
+  const text = [["rank", "attempt", "step", "time", "lost", ...names], ...rows].map((row) => row.map(cell).join(",")).join("\n");
+  const link = element("a", {href: URL.createObjectURL(new Blob([`${text}\n`], {type: "text/csv"})), download: `${job.job}.csv`});
+  link.click();
+  URL.revokeObjectURL(link.href);
+}
+
 function show(page) {
   shown = page;
   page.rates = speed(page.attempts, page.job.shards);
-  for (const part of [head, advise, numbers, time, charts, table]) part(page);
+  for (const part of [head, advise, numbers, time, charts, table, pods, settings]) part(page);
   document.body.dataset.shown = "yes";
 }
 
@@ -151,6 +201,7 @@ async function follow() {
   let pause = PAUSE.running;
   try {
     show(await read());
+    await log();
     pause = ENDED.has(shown.job.state) ? PAUSE.ended : PAUSE.running;
   } catch (error) {
     write("live", `not up to date: ${error.message}. This page is alive while the command paddle-aws board runs.`);
@@ -159,11 +210,15 @@ async function follow() {
 }
 
 // The address remembers the switches.
+const selects = ["smooth", "rank"].map((id) => document.getElementById(id));
 for (const part of location.hash.slice(1).split(",")) {
-  const input = [...document.querySelectorAll("fieldset input")].find((option) => option.value === part);
+  const input = [...document.querySelectorAll("fieldset input")].find((option) => option.value === part), [name, value] = part.split("=");
   if (input) input.checked = true;
+  if (name === "rank") selects[1].append(element("option", {value, textContent: value}));
+  for (const select of selects) if (select.id === name) select.value = value;
 }
-for (const input of document.querySelectorAll("fieldset input"))
-  input.addEventListener("change", () => { history.replaceState(null, "", `#${chosen("across")},${chosen("scale")}`); if (shown) charts(shown); });
+for (const input of [...document.querySelectorAll("fieldset input"), ...selects])
+  input.addEventListener("change", () => { history.replaceState(null, "", `#${[chosen("across"), chosen("scale"), ...selects.filter((select) => Number(select.value) || select.value === "0" && select.id === "rank").map((select) => `${select.id}=${select.value}`)].join(",")}`); if (shown) charts(shown); });
+document.getElementById("csv").addEventListener("click", () => { if (shown) csv(); });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (shown) charts(shown); });
 follow();

@@ -30,7 +30,7 @@ async function follow() {
     document.querySelector("#jobs tbody").replaceChildren(...list.jobs.map(row));
     sentence("notice", list.jobs.length ? "" : `There is no job in namespace ${list.namespace}. \`paddle-aws submit\` starts the job of job.yaml, \`paddle-aws list --all-namespaces\` shows those of all namespaces, and \`paddle-aws board --namespace NAME\` opens another one.`);
     sentence("price", !list.jobs.length ? "" : list.priced ? "Cost so far is the time of a job's pods, a node each, at the price of the first node group in cluster.yaml." : "What jobs cost is unknown here: `paddle-aws lock prices` reads AWS's prices, beside cluster.yaml.");
-    write("live", `live: renewed every ${PAUSE / 1000} s, last at ${clock(list.now)} UTC`);
+    write("live", `live: renewed every ${PAUSE / 1000} s, last at ${clock(list.now)}`);
     document.body.dataset.shown = "yes";
   } catch (error) {
     write("live", `not up to date: ${error.message}. This page is alive while the command paddle-aws board runs.`);
