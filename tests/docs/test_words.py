@@ -13,7 +13,7 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-WRITTEN_BY_PROGRAMS = {"changes.md", "reference.md", "scale.md"}
+WRITTEN_BY_PROGRAMS = {"changes.md", "scale.md"}
 PAGES = sorted(
     page
     for page in DOCS.rglob("*.md")
@@ -57,7 +57,8 @@ def test_words() -> None:
     for name, number in sorted(counted.items()):
         print(f"{number:6,}  {name}")
     chinese = sum(words(page.read_text()) for page in PAGES if page not in ENGLISH)
-    written = sum(words((DOCS / name).read_text()) for name in WRITTEN_BY_PROGRAMS)
+    generated = [*(DOCS / name for name in WRITTEN_BY_PROGRAMS), *DOCS.glob("reference/*.md")]
+    written = sum(words(page.read_text()) for page in generated)
     print(f"{counted.total():6,}  by hand; {chinese:,} in Chinese, {written:,} by programs")
     assert counted.total() <= 21_400
 
