@@ -47,7 +47,7 @@ def main() -> None:
                 document = json.loads(receipt.read_text())
                 runs = document["calm"]["runs"] + document["runs"]
                 sentences = [finding["sentence"] for run in runs for finding in run["findings"]]
-                outcome = sentences[0] if sentences else "as calm"
+                outcome = sentences[0] if sentences else "as undisturbed"
             print(
                 f"{name}: {planted[name]['fault']}: exit {done.returncode}, {minutes:.1f} min: "
                 f"{outcome[:160]}",

@@ -82,8 +82,8 @@ class Resume(Settings):
     """What the command gets to resume. An option that it has already gets the new value."""
 
     set: dict[Text, Text] = Field(min_length=1)
-    """Options and their values: {checkpoint} is the newest whole checkpoint, {checkpoint_stem} the
-    same without its last suffix.
+    """Options and their values: {checkpoint} is the newest complete checkpoint, {checkpoint_stem}
+    the same without its last suffix.
     """
     drop: Several[Text] = ()
     """Options that a resumed command must not have."""
@@ -381,7 +381,7 @@ def _apply(
     for key, value in recipe.resume.set.items():
         value = value.replace(_MARKS[1], f"{{newest:{glob}}}")
         line.set(key, value.replace(_MARKS[2], f"{{newest_stem:{glob}}}"))
-    sentences.append(f"resumes the newest whole {glob} by {', '.join(recipe.resume.set)}")
+    sentences.append(f"resumes the newest complete {glob} by {', '.join(recipe.resume.set)}")
     if overrides:
         sentences.append("job.yaml's own: " + ", ".join(overrides))
     return AppliedRecipe(

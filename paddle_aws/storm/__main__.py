@@ -72,7 +72,7 @@ def _storm(machine: str, arguments: argparse.Namespace) -> None:
     _refuse_foreign(FOLDER)
     kind = "the faults that --faults names" if plan.schedule else f"faults of seed {plan.seed}"
     print(
-        f"storm of {arguments.job.name} on {machine}: {count(plan.calm, 'calm run')}, then "
+        f"storm of {arguments.job.name} on {machine}: {count(plan.calm, 'undisturbed run')}, then "
         f"{plan.runs} with {kind}",
         flush=True,
     )

@@ -78,7 +78,7 @@ def describe_difference(file: OutputFile, calm: Sequence[OutputFile]) -> str:
         # An attempt may add lines, and do again what it lost; what calm runs agree on is there.
         common = set.intersection(*({line[0] for line in other.lines or ()} for other in calm))
         lost = len(common.difference(*({*line} for line in file.lines)))
-        return f"lacks {count(lost, 'line')} that calm runs have" if lost else ""
+        return f"lacks {count(lost, 'line')} that undisturbed runs have" if lost else ""
     if len({other.digest for other in calm}) == 1 and len(calm) > 1:
         values = (
             (name, value, calm[0].arrays[name])
@@ -87,26 +87,26 @@ def describe_difference(file: OutputFile, calm: Sequence[OutputFile]) -> str:
         )
         for name, value, other in values:
             return (
-                f"has other values than in calm runs, such as {name}: {value:g}, not {other:g} "
-                "(root mean square)"
+                f"has other values than in undisturbed runs, such as {name}: {value:g}, not "
+                f"{other:g} (root mean square)"
             )
         return (
-            f"is not as in calm runs, where it is always the same ({file.size} bytes; there "
+            f"is not as in undisturbed runs, where it is always the same ({file.size} bytes; there "
             f"{calm[0].size})"
         )
     for name in calm[0].arrays:
         ranges = [other.arrays[name] for other in calm if name in other.arrays]
         if name not in file.arrays:
-            return f"lacks {name}, which it has in calm runs"
+            return f"lacks {name}, which it has in undisturbed runs"
         least, most = range_of(ranges)
         if not fits(file.arrays[name], (least, most), most - least):
             return (
-                f"has {name} of {file.arrays[name]:g} (root mean square); calm runs have "
+                f"has {name} of {file.arrays[name]:g} (root mean square); undisturbed runs have "
                 f"{describe(least, most)}"
             )
     least, most = range_of([float(other.size) for other in calm])
     if file.size < least and not fits(file.size, (least, most), max(most - least, _FEW_BYTES)):
-        return f"has {file.size} bytes; calm runs have {describe(least, most)}"
+        return f"has {file.size} bytes; undisturbed runs have {describe(least, most)}"
     return ""
 
 

@@ -39,9 +39,9 @@ def conclusion(storm: Storm, seconds: float) -> str:
     )
     failed = storm.failed
     verdict = (
-        f"{len(failed)} not as calm"
+        f"{len(failed)} differ{'s' * (len(failed) == 1)}"
         if failed
-        else "every run was as the calm ones"
+        else "every run was as the undisturbed ones"
         if storm.calm.compares
         else "every run ended well; results not compared: set metrics"
     )
@@ -147,9 +147,9 @@ def _page(storm: Storm, receipt: Mapping[str, Any]) -> Iterator[str]:
     style = (files("paddle_aws.operations.board") / "page" / "board.css").read_text()
     name = escape(receipt["job"])
     state = (
-        ("failed", "not as calm")
+        ("failed", "differs")
         if storm.failed
-        else ("done", "as calm")
+        else ("done", "as undisturbed")
         if storm.state == "done"
         else ("failed", storm.state)
     )
@@ -158,9 +158,9 @@ def _page(storm: Storm, receipt: Mapping[str, Any]) -> Iterator[str]:
     silence = max((run.verdict.longest_silence for run in runs if run.verdict), default=0.0)
     again = sum(run.verdict.repeated for run in storm.runs if run.verdict)
     tiles = {
-        "Runs": (len(storm.runs), f"after {len(storm.calm_runs)} calm ones"),
+        "Runs": (len(storm.runs), f"after {len(storm.calm_runs)} undisturbed ones"),
         "Faults": (len(faults), f"seed {receipt['seed']}" if receipt["seed"] else "as named"),
-        "Failed": (len(storm.failed), "runs that were not as the calm ones"),
+        "Failed": (len(storm.failed), "runs that were not as the undisturbed ones"),
         "Steps done again": (again, f"{again / max(1, len(faults)):.1f} for each fault"),
         "Longest silence": (f"{silence:.0f} s", "without a line, a file or a pod"),
     }
@@ -194,7 +194,7 @@ def _page(storm: Storm, receipt: Mapping[str, Any]) -> Iterator[str]:
 def _section(run: RecordedRun, storm: Storm) -> Iterator[str]:
     verdict, trace = run.verdict, run.trace
     assert verdict is not None
-    state = ("done", "as calm") if verdict.passed else ("failed", "not as calm")
+    state = ("done", "as undisturbed") if verdict.passed else ("failed", "differs")
     yield (
         f'<section class="card">\n<header><h2>{run.name} <span class="state" '
         f'data-state="{state[0]}">{state[1]}</span></h2><span class="quiet">'

@@ -216,7 +216,7 @@ class Storm:
             of = shorten_path(self.folder / RECEIPT)
             why = _list_changed(self.kept.digests, self._digests)
             why = f"{why} changed since" if why else f"{len(self.kept.traces)} are in"
-            self.say(f"calm runs were run again: {why} {of}")
+            self.say(f"undisturbed runs were run again: {why} {of}")
         calm = self.calm
         for run in self.calm_runs:
             run.verdict = judge(run.trace, calm)
@@ -404,18 +404,18 @@ def _describe_calm(calm: Calm) -> str:
         )
     if not calm.compares:
         return (
-            "         calm runs have no metric and no file that can be compared: other runs are "
-            "judged by their end and steps alone; set metrics in the job file"
+            "         undisturbed runs have no metric and no file that can be compared: other runs "
+            "are judged by their end and steps alone; set metrics in the job file"
         )
     if calm.equal:
-        return "         calm runs are exactly equal, and so must every other be"
-    return "         calm runs differ: other runs may lie a few times as far apart"
+        return "         undisturbed runs are exactly equal, and so must every other be"
+    return "         undisturbed runs differ: other runs may lie a few times as far apart"
 
 
 def _judge_in_words(verdict: Verdict, calm: Calm) -> str:
     if not verdict.passed:
-        return "NOT as calm"
-    return "as calm" if calm.compares else "ended well, not compared"
+        return "DIFFERS"
+    return "as undisturbed" if calm.compares else "ended well, not compared"
 
 
 def _run_lines(run: RecordedRun, calm: Calm, *, named: bool) -> list[str]:

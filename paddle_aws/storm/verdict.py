@@ -297,7 +297,9 @@ def _judge_steps(trace: Trace, calm: Calm, rank: int) -> list[Finding]:
     last, stride = max(calm.steps_of(rank)), _stride(calm, rank)
     for event in steps:
         if (event.step or 0) >= last + stride:
-            words = f"{whose}it trained on to step {event.step}; calm runs end with step {last}"
+            words = (
+                f"{whose}it trained on to step {event.step}; undisturbed runs end with step {last}"
+            )
             findings.append(_finding("too many steps", words, trace, event.seconds))
             break
     for earlier, later in pairwise(steps):
@@ -349,7 +351,7 @@ def _judge_values(trace: Trace, calm: Calm) -> list[Finding]:
                 continue
             words = (
                 f"{_rank_words(event.rank, calm)}{name} at step {event.step} is {value:g} in "
-                f"attempt {event.attempt}; calm runs have {describe(*between)}"
+                f"attempt {event.attempt}; undisturbed runs have {describe(*between)}"
             )
             findings.append(_finding("other values", words, trace, event.seconds))
             break
@@ -359,7 +361,8 @@ def _judge_values(trace: Trace, calm: Calm) -> list[Finding]:
         for name, (least, most) in calm.last.items():
             result = trace.last.get(name)
             if result is not None and not fits(result, (least, most), most - least):
-                words = f"{name} is {result:g} at the end; calm runs have {describe(least, most)}"
+                usual = describe(least, most)
+                words = f"{name} is {result:g} at the end; undisturbed runs have {usual}"
                 findings.append(_finding("other result", words, trace, trace.seconds))
                 break
     return findings
@@ -388,7 +391,8 @@ def _judge_output(trace: Trace, calm: Calm) -> list[Finding]:
     if missing := [name for name in calm.files if name not in trace.files]:
         words = (
             f"output/ lacks {', '.join(missing[:5])}"
-            f"{f' and {len(missing) - 5} more' if len(missing) > 5 else ''}, which calm runs leave"
+            f"{f' and {len(missing) - 5} more' if len(missing) > 5 else ''}, which undisturbed "
+            "runs leave"
         )
         return [_finding("missing files", words, trace, trace.seconds)]
     for name, files in calm.files.items():
@@ -403,7 +407,7 @@ def _judge_faults(trace: Trace, calm: Calm) -> list[Finding]:
         return []
     last, saves = max(calm.steps, default=0), calm.opportunities.saves
     words = (
-        "none of its faults came, so it shows nothing; the last step of calm runs is "
+        "none of its faults came, so it shows nothing; the last step of undisturbed runs is "
         f"{last}, and they save {saves} files"
     )
     return [_finding("no fault", words, trace, trace.seconds)]

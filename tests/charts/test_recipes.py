@@ -75,7 +75,7 @@ def test_a_known_command_gets_its_recipe_and_the_pods_get_it_as_data(folder: Pat
     variables = training_job.settings(spec)
     assert variables["PADDLE_NODE_RECIPE"] == (
         "recipe paddleformers (PaddleFormers 1.2.0): the command has 'paddleformers-cli train "
-        "x.yaml'; output_dir is output; resumes the newest whole output/checkpoint-* by "
+        "x.yaml'; output_dir is output; resumes the newest complete output/checkpoint-* by "
         "resume_from_checkpoint"
     )
     typed = ["paddleformers-cli", "train", "x.yaml", "a=b", "resume_from_checkpoint=./base"]

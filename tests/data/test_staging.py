@@ -307,5 +307,5 @@ def test_trainers_wait_for_the_manifest_of_their_own_data_job(
         job.folder.data_manifest.unlink,
     ):
         damage()
-        with pytest.raises(Failure, match=f"^{late}no whole one is there"):
+        with pytest.raises(Failure, match=f"^{late}no complete one is there"):
             preparation.prepare(job.trainer(**waiting), print)

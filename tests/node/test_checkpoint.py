@@ -135,7 +135,7 @@ def test_a_torn_checkpoint_is_passed_over_set_aside_and_no_progress(tmp_path):
     assert second.resume["newest"] == "output/checkpoint-10"
     assert second.passed_over == ("output/checkpoint-20",)
     assert job.said[-1] == (
-        "output/checkpoint-20 is passed over: rng_1.pth is cut off; it is in "
+        "output/checkpoint-20 is skipped: rng_1.pth is cut off; it is in "
         "output/not-whole/attempt-2/checkpoint-20 now"
     )
     assert sorted(path.name for path in job.output.iterdir()) == ["checkpoint-10", "not-whole"]

@@ -31,7 +31,7 @@ def test_a_collective_model_ends_exactly_as_undisturbed(storm, tmp_path):
         passes=PASSES,
         checkpoint_minutes=0.002,
     )
-    assert ended.code == 0 and "calm runs are exactly equal" in ended.output, ended.output
+    assert ended.code == 0 and "undisturbed runs are exactly equal" in ended.output, ended.output
     assert "3 of 3 faults, 4 attempts" in ended.output, ended.output
     manifest = json.loads(ended.folder.data_manifest.read_text())
     for trainer, shard in enumerate(manifest["shards"]):

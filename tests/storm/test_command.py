@@ -60,7 +60,7 @@ def test_whatever_comes_a_commands_files_end_exactly_as_undisturbed(storm, seed)
         program=PROGRAM,
         **SETTINGS,
     )
-    assert ended.code == 0 and "calm runs are exactly equal" in ended.output, ended.output
+    assert ended.code == 0 and "undisturbed runs are exactly equal" in ended.output, ended.output
     assert all(run["passed"] for run in ended.receipt["runs"])
     output = ended.folder.output
     assert (output / "result").read_text() == str(sum(range(STEPS + 1)))
@@ -111,7 +111,7 @@ if os.fork() == 0:
     ended = storm("--faults", "kill-rank/0@step-9")
     assert ended.code == 1, ended.output
     assert "✗ after kill-rank/0@step-9: total at step 1 is " in ended.output
-    assert " in attempt 2; calm runs have 1\n" in ended.output
+    assert " in attempt 2; undisturbed runs have 1\n" in ended.output
     (line,) = [line for line in ended.output.splitlines() if line.startswith("replay: ")]
     again = storm(*shlex.split(line)[4:])
     assert again.code == 1 and line in again.output, again.output
@@ -124,7 +124,7 @@ if os.fork() == 0:
     assert any("fault: kill-rank/0@step-9" in line for line in finding["lines"])
     never = storm("--faults", "kill-rank/0@step-900")
     assert never.code == 1 and "\n         did not come: kill-rank/0@step-900\n" in never.output
-    shown = "none of its faults came, so it shows nothing; the last step of calm runs is 20"
+    shown = "none of its faults came, so it shows nothing; the last step of undisturbed runs is 20"
     assert shown in never.output and not never.receipt["passed"]
     check_that_no_other_calm_runs_are_taken(again)
     check_that_an_interrupted_storm_leaves_a_receipt(again, storm)

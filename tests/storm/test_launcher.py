@@ -34,7 +34,7 @@ def test_every_record_once_an_epoch_and_exactly_the_same_end_after_kills(storm, 
         **SETTINGS,
     )
     assert ended.code == 0 and "2 of 2 faults, 3 attempts" in ended.output, ended.output
-    assert "calm runs are exactly equal" in ended.output
+    assert "undisturbed runs are exactly equal" in ended.output
     said = ended.text
     assert "--nnodes 1, --devices 0,1 in the command: the job's own settings win" in said
     for attempt, epoch in ((2, 5), (3, 7)):

@@ -82,24 +82,30 @@ def link(output: Path, number: int) -> None:
 @pytest.mark.parametrize(
     ("leave", "said"),
     [
-        (missing, "output/ lacks ckpt-20, which calm runs leave"),
-        (link, "output/ lacks newest, which calm"),
+        (missing, "output/ lacks ckpt-20, which undisturbed runs leave"),
+        (link, "output/ lacks newest, which undisturbed"),
         (text("1\n2\n3\n"), ""),
         (text("1\n2\n3\n", "1\n2\n3\n", "1\n2\n2\nresumed\n3\n"), ""),
-        (text("2\n3\n4\n", "2\n3\n4\n", "4\n"), "output/history lacks 2 lines that calm runs have"),
+        (
+            text("2\n3\n4\n", "2\n3\n4\n", "4\n"),
+            "output/history lacks 2 lines that undisturbed runs have",
+        ),
         (text("by attempt 1", "by attempt 1", "by attempt 3"), ""),
         (text("by attempt 1", "by attempt 1", "by attempt 4"), "output/history lacks 1 line"),
         (text("took 1.5 s\nloss 7", "took 1.7 s\nloss 7", "took 9 s\nloss 7"), ""),
         (arrays(WEIGHTS, WEIGHTS, WEIGHTS), ""),
         (
             arrays(WEIGHTS, WEIGHTS, WEIGHTS * 1.001),
-            "output/final.npz has other values than in calm",
+            "output/final.npz has other values than in undisturbed",
         ),
         (arrays(WEIGHTS, WEIGHTS * 1.01, WEIGHTS * 1.02), ""),
         (arrays(WEIGHTS, WEIGHTS * 1.01, WEIGHTS * 1.5), "output/final.npz has w of 0.8"),
         (pickled, ""),
-        (harmful, "output/model.pdparams is not as in calm runs, where it is always the same"),
-        (cut, "output/blob has 902 bytes; calm runs have 2002"),
+        (
+            harmful,
+            "output/model.pdparams is not as in undisturbed runs, where it is always the same",
+        ),
+        (cut, "output/blob has 902 bytes; undisturbed runs have 2002"),
     ],
 )
 def test_a_run_leaves_what_calm_runs_leave(tmp_path, leave, said, monkeypatch):

@@ -64,7 +64,7 @@ def test_sums_on_parameter_servers_end_exactly_as_undisturbed(storm, discovery, 
         checkpoint_minutes=0.02,
         discovery=discovery,
     )
-    assert ended.code == 0 and "calm runs are exactly equal" in ended.output, ended.output
+    assert ended.code == 0 and "undisturbed runs are exactly equal" in ended.output, ended.output
     faults = ended.receipt["runs"][0]["faults"]
     effects = [fault["effect"] for fault in faults]
     assert not [effect for effect in effects if effect.startswith(("no effect", "its event"))]

@@ -48,7 +48,7 @@ EVERY_FIFTH = "step 5;step 10;step 15;step 20"
                 {0: steps(*range(1, 10)), 1: steps(*range(1, 9))},
                 {0: steps(*range(10, 13)), 1: steps(*range(10, 13), lost=10)},
             ],
-            ["rank 1: total at step 10 is 10 in attempt 2; calm runs have 55"],
+            ["rank 1: total at step 10 is 10 in attempt 2; undisturbed runs have 55"],
         ),
         (
             [
@@ -101,7 +101,7 @@ def test_a_value_that_is_no_number_is_one_that_can_be_equal(value):
     calm = run({0: f"step 1 total {value}"}, last={"loss": float(value)})
     assert Calm([calm, calm]).equal and sentences(calm, calm) == []
     (said,) = sentences(run({0: "step 1 total 3"}, last=calm.last), calm)
-    assert said == f"total at step 1 is 3 in attempt 1; calm runs have {value}"
+    assert said == f"total at step 1 is 3 in attempt 1; undisturbed runs have {value}"
 
 
 def test_a_line_of_a_program_reaches_no_terminal_and_does_no_harm():

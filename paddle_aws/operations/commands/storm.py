@@ -32,17 +32,18 @@ def storm(
         bool, typer.Option(help="Look for the fewest faults that still make a run fail.")
     ] = True,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Run the calm runs again, although .storm/ has them.")
+        bool,
+        typer.Option("--fresh", help="Run the undisturbed runs again, although .storm/ has them."),
     ] = False,
 ) -> None:
     """Run a job on this machine through faults that its program will meet on a cluster.
 
-    Calm runs, without faults, come first: they show what the job should do. Then each run meets
+    Runs without faults come first: they show what the job should do. Then each run meets
     faults at events of the program (a step, a checkpoint that is being written or loaded, its end):
     killed ranks, agents and pods, a spot notice, a freeze, a volume that is full, slow, failing or
     read-only, a damaged checkpoint, a broken connection. The verdict says what was seen; .storm/
-    keeps a receipt (receipt.json, receipt.html) and each run's lines. It reuses calm runs of the
-    same job, program and data. Exit code 1: a run failed.
+    keeps a receipt (receipt.json, receipt.html) and each run's lines. It reuses undisturbed runs of
+    the same job, program and data. Exit code 1: a run failed.
 
     Example: paddle-aws storm job.yaml --seed 7
 

@@ -263,9 +263,7 @@ class FileProgress:
             path = self._root / name
             below = PurePosixPath(name).relative_to(OUTPUT)
             place = self._root / OUTPUT / TORN / f"attempt-{number}" / below
-            self._say(
-                f"{name} is passed over: {fault}; it is in {place.relative_to(self._root)} now"
-            )
+            self._say(f"{name} is skipped: {fault}; it is in {place.relative_to(self._root)} now")
             torn.append(name)
             place.parent.mkdir(parents=True, exist_ok=True)
             for file in [path] if path.is_dir() else members(path):

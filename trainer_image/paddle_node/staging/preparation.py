@@ -170,7 +170,7 @@ def _wait_for_data(
         there = (
             f"the one there is of data job {other.job or 'unknown'}"
             if other
-            else "no whole one is there"
+            else "no complete one is there"
         )
         raise Failure(
             ExitCode.BAD_DATA,
