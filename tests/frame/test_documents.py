@@ -1,5 +1,5 @@
-"""Who comes from one of the five documents finds each of its headings: in docs/documents.md, and in
-the document's own order on its page.
+"""Who comes from one of the five documents finds each of its headings, in the document's own order,
+on its page, and that page in docs/documents.md.
 """
 
 import re
@@ -40,16 +40,9 @@ def test_a_page_has_the_documents_headings_in_their_order(document: dict[str, li
         assert levels == [heading.split()[0] for heading in document["headings"]]
 
 
-def test_the_table_has_a_row_for_each_heading_with_a_link_to_each_page() -> None:
-    tables = (DOCS / "documents.md").read_text().split("\n## ")[1:]
-    assert len(tables) == len(DOCUMENTS)
-    for table, document in zip(tables, DOCUMENTS, strict=True):
-        rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \|", table, re.M)[1:]
-        assert [heading for heading, _ in rows] == [
-            heading.lstrip("# ") for heading in document["headings"]
-        ]
-        for _, links in rows:
-            assert re.findall(r"\]\(([^#)]+)", links) == document["pages"]
+def test_the_table_leads_to_each_page() -> None:
+    table = (DOCS / "documents.md").read_text()
+    assert set(PAGES) <= set(re.findall(r"\]\(([^)#]+)", table))
 
 
 @pytest.mark.parametrize("page", ["documents.md", *PAGES])
