@@ -128,7 +128,36 @@ DCGM_FI_DEV_GPU_UTIL{gpu="2",namespace="theirs",pod="POD"} 1
 
 
 @pytest.fixture
-def exporter(api: JobController) -> Iterator[None]:
+def address(api: JobController, job: JobFolder, folder: Path) -> Iterator[str]:
+    """Yields the address of the board of all jobs."""
+    measured(job)
+    priced(folder)
+    api.say(first_pod(api), f"[agent 0] {Goodput({'waiting': 60.0, 'training': 140.0}).line()}")
+    far = Progress(2, loss=0.25, pass_number=2, passes=3, records_per_second=27.0)
+    api.say(first_pod(api), f"[agent 0] {far.line()}")
+    # What a hostile program may leave behind.
+    (job.output / "node_7").mkdir()
+    (job.output / "node_7/steps-7.jsonl").symlink_to("/etc/passwd")
+    (job.output / "node_8").mkdir()
+    (job.output / "node_8/steps-8.jsonl").write_bytes(
+        b"\xff" * 10_000_000 + b'\n{"metrics": {"loss": {}}}\n{"metrics": 3}\n[]\n'
+    )
+    os.mkfifo(job.output / "node_8/steps-9.jsonl")
+    (job.output / "node_8/steps-old.jsonl").write_bytes(job.steps(0, 0).read_bytes())
+    (job.output / "node_8" / os.fsdecode(b"tfevents\xff")).touch()
+    (job.output / "log").mkdir()
+    (job.output / "log/vdlrecords.1.log").write_bytes(struct.pack("<Q", len(VISUALDL)) + VISUALDL)
+    command = [sys.executable, "-m", "paddle_aws.operations.main", "board", "--no-browser"]
+    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as board:
+        assert board.stderr is not None
+        yield next(match[0] for line in board.stderr if (match := re.search(r"http://\S+", line)))
+        board.send_signal(signal.SIGINT)
+        assert board.stderr.read().strip().endswith("the board is closed")
+    assert board.returncode == 130
+
+
+@pytest.fixture
+def exporter(api: JobController, address: str) -> Iterator[None]:
     """A metrics server, and dcgm-exporter on the node of trainer 0, in a form that both have."""
     name, pod = "dcgm-exporter-x", first_pod(api)
     (node,) = (
@@ -158,35 +187,6 @@ def exporter(api: JobController) -> Iterator[None]:
         api.proxies[name] = f"http://127.0.0.1:{server.server_address[1]}"
         yield
         server.shutdown()
-
-
-@pytest.fixture
-def address(api: JobController, job: JobFolder, folder: Path) -> Iterator[str]:
-    """Yields the address of the board of all jobs."""
-    measured(job)
-    priced(folder)
-    api.say(first_pod(api), f"[agent 0] {Goodput({'waiting': 60.0, 'training': 140.0}).line()}")
-    far = Progress(2, loss=0.25, pass_number=2, passes=3, records_per_second=27.0)
-    api.say(first_pod(api), f"[agent 0] {far.line()}")
-    # What a hostile program may leave behind.
-    (job.output / "node_7").mkdir()
-    (job.output / "node_7/steps-7.jsonl").symlink_to("/etc/passwd")
-    (job.output / "node_8").mkdir()
-    (job.output / "node_8/steps-8.jsonl").write_bytes(
-        b"\xff" * 10_000_000 + b'\n{"metrics": {"loss": {}}}\n{"metrics": 3}\n[]\n'
-    )
-    os.mkfifo(job.output / "node_8/steps-9.jsonl")
-    (job.output / "node_8/steps-old.jsonl").write_bytes(job.steps(0, 0).read_bytes())
-    (job.output / "node_8" / os.fsdecode(b"tfevents\xff")).touch()
-    (job.output / "log").mkdir()
-    (job.output / "log/vdlrecords.1.log").write_bytes(struct.pack("<Q", len(VISUALDL)) + VISUALDL)
-    command = [sys.executable, "-m", "paddle_aws.operations.main", "board", "--no-browser"]
-    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as board:
-        assert board.stderr is not None
-        yield next(match[0] for line in board.stderr if (match := re.search(r"http://\S+", line)))
-        board.send_signal(signal.SIGINT)
-        assert board.stderr.read().strip().endswith("the board is closed")
-    assert board.returncode == 130
 
 
 @pytest.mark.usefixtures("exporter")
@@ -238,7 +238,7 @@ def test_what_a_browser_shows_and_nobody_else_gets(api: JobController, address: 
     assert (used["cores"], used["memory"]) == ("1.5", "2.0 GiB")
     assert (used["GPU"], used["GPU memory"]) == ("85 %", "2.0 GiB")
     settings = re.search(r'<details[^>]* id="settings".*?</details>', page, re.S)[0]
-    assert "trainers" in settings and ">3<" in settings
+    assert ">image<" in settings and ">3<" in settings
     log = http.client.HTTPConnection("127.0.0.1", urlsplit(address).port or 0)
     log.request("GET", f"{urlsplit(address).path}job/words/log?of=training&rank=0")
     assert b"[agent 0]" in log.getresponse().read()

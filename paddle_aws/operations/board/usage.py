@@ -16,6 +16,8 @@ EXPORTERS = "app.kubernetes.io/name=dcgm-exporter"
 GPU_METRICS = {"DCGM_FI_DEV_GPU_UTIL": "gpu_percent", "DCGM_FI_DEV_FB_USED": "gpu_mib"}
 UNITS = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30}
 """Suffixes of quantities as the metrics server writes them."""
+EXPORTER_TIMEOUT = 3.0
+"""Seconds for an exporter's answer: a page waits for it."""
 Usage = dict[str, dict[str, float]]
 """By pod: processor in cores, memory in bytes; of its GPUs the mean load and the memory in MiB."""
 
@@ -57,12 +59,15 @@ def read_usage(
                 "bytes": sum(quantity(each["memory"]) for each in used),
             }
     nodes = {pod["node"] for pod in pods}
+    place = "/api/v1/namespaces/kube-system/pods"
+    exporters = []
     with suppress(OperationError):
-        exporters = "/api/v1/namespaces/kube-system/pods"
-        for exporter in cluster.items(exporters, EXPORTERS):
-            if exporter["spec"].get("nodeName") in nodes:
-                name = quote(exporter["metadata"]["name"])
-                answer = cluster.request("GET", f"{exporters}/{name}:9400/proxy/metrics", tries=1)
-                for pod, of_gpus in gpu_usage(answer.data.decode(), namespace).items():
-                    usage.setdefault(pod, {}).update(of_gpus)
+        exporters = cluster.items(place, EXPORTERS)
+    for exporter in exporters:
+        if exporter["spec"].get("nodeName") in nodes:
+            path = f"{place}/{quote(exporter['metadata']['name'])}:9400/proxy/metrics"
+            with suppress(OperationError):
+                answer = cluster.request("GET", path, tries=1, read=EXPORTER_TIMEOUT)
+                for name, of_gpus in gpu_usage(answer.data.decode(), namespace).items():
+                    usage.setdefault(name, {}).update(of_gpus)
     return usage
