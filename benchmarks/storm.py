@@ -30,11 +30,19 @@ def main() -> None:
     missed, alarms, storms = [], [], 0
     for name in arguments.names or planted:
         with tempfile.TemporaryDirectory() as folder:
-            place = Path(folder, name)
-            shutil.copytree(PROGRAMS / name, place)
+            program, _, job = name.partition("/")
+            place = Path(folder, program)
+            shutil.copytree(PROGRAMS / program, place)
             began = time.monotonic()
-            words = [sys.executable, "-P", "-m", "paddle_aws.operations.main", "storm", "job.yaml"]
-            words += ["--seed", arguments.seed, "--runs", arguments.runs, "--no-shrink"]
+            words = [sys.executable, "-P", "-m", "paddle_aws.operations.main", "storm"]
+            words += [
+                f"{job or 'job'}.yaml",
+                "--seed",
+                arguments.seed,
+                "--runs",
+                arguments.runs,
+                "--no-shrink",
+            ]
             done = subprocess.run(words, cwd=place, capture_output=True, text=True, check=False)
             minutes = (time.monotonic() - began) / 60
             storms += 1
