@@ -47,7 +47,7 @@ def main() -> None:
             minutes = (time.monotonic() - began) / 60
             storms += 1
             sound = planted[name]["fault"] == "sound"
-            if (done.returncode == 0) != sound:
+            if done.returncode != (0 if sound else 1):
                 (alarms if sound else missed).append(name)
             outcome = done.stderr.strip()
             receipt = place / ".storm/receipt.json"

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
 
-from paddle_settings.errors import SettingError
+from paddle_settings.errors import SettingError, visible
 
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 """Disk errors that no other path would avoid."""
@@ -122,7 +122,7 @@ def cli_errors(
         print(interrupted, file=sys.stderr)
         raise SystemExit(Exit.INTERRUPTED) from None
     except OperationError as error:
-        print(error, file=sys.stderr)
+        print(visible(str(error)), file=sys.stderr)
         raise SystemExit(error.code) from None
     except BrokenPipeError:
         # `paddle-aws logs JOB | head`: the reader has closed the pipe.

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from paddle_aws.operations.screen import colours
+from paddle_aws.operations.screen import colours, echo
 
 COMMANDS = {
     "Jobs": (
@@ -78,7 +78,7 @@ app.add_typer(lock, rich_help_panel="Account")
 
 def _say_version(asked: bool) -> None:
     if asked:
-        typer.echo(f"paddle-aws {installed('paddle-aws')}")
+        echo(f"paddle-aws {installed('paddle-aws')}")
         raise typer.Exit
 
 

@@ -16,8 +16,10 @@ from typing import Any, Literal
 import typer
 from paddle_node.volume import progress
 
+from paddle_settings.errors import ORDERS, visible
+
 _PIPE_WIDTH = 10_000
-_CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROL = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\].*?(?:\x07|\x1b\\))|" + ORDERS)
 GAP = 2
 """Spaces between columns."""
 NARROW = 5
@@ -39,19 +41,22 @@ STYLES = {
 }
 
 
-def console(stderr: bool = False) -> Any:
-    """A rich console: as wide as the terminal, or as wide as its lines in a pipe."""
-    from rich.console import Console
+def console(stderr: bool = False, **options: Any) -> Any:
+    """A rich console that shows the orders of other people's text; in a pipe as wide as its lines.
 
+    `options` are rich's.
+    """
+    from rich.console import Console
+    from rich.segment import Segment
+
+    class Visible(Console):
+        def render(self, *arguments: Any) -> Iterable[Segment]:
+            for text, style, control in super().render(*arguments):
+                yield Segment(text if control else visible(text), style, control)
+
+    plain = {"highlight": False, "emoji": False, "markup": False, "color_system": colours()}
     width = None if is_terminal(stderr) else _PIPE_WIDTH
-    return Console(
-        stderr=stderr,
-        highlight=False,
-        width=width,
-        emoji=False,
-        markup=False,
-        color_system=colours(),
-    )
+    return Visible(stderr=stderr, **{"width": width, **plain, **options})
 
 
 def colours() -> Literal["auto"] | None:
@@ -73,9 +78,14 @@ def clean(text: str) -> str:
     return _CONTROL.sub("", text.rstrip("\r").rpartition("\r")[2])
 
 
+def echo(text: object = "", nl: bool = True, err: bool = False) -> None:
+    """Prints a result to stdout, as `typer.echo` does, with the orders in it as escapes."""
+    typer.echo(visible(str(text)), nl=nl, err=err)
+
+
 def say(text: str) -> None:
     """Prints a message to stderr, apart from the results."""
-    typer.echo(text, err=True)
+    echo(text, err=True)
 
 
 def print_json(document: object) -> None:

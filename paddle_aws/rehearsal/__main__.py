@@ -125,25 +125,26 @@ def _check_path(what: str, folder: Path) -> None:
 
 def _rehearse(machine: str, arguments: argparse.Namespace) -> None:
     # Imported after the machine's check: these modules need what `make setup` installs.
-    from rich.console import Console
+    from rich.markup import escape
 
     from paddle_aws.operations.jobs import rehearsal_backend
     from paddle_aws.operations.jobs.job_source import NO_FILE, JobSource
     from paddle_aws.operations.jobs.volume.fetching import model_words
-    from paddle_aws.operations.screen import colours
+    from paddle_aws.operations.screen import console as make_console
+    from paddle_aws.operations.screen import echo
     from paddle_aws.rehearsal.account import Account
     from paddle_aws.rehearsal.folder import RehearsalFolder
     from paddle_aws.rehearsal.rehearse import Rehearsal
     from paddle_aws.rehearsal.screen import Screen
     from paddle_aws.rehearsal.summary import summary
 
-    console = Console(highlight=False, color_system=colours())
+    console = make_console(width=None, markup=True)
     console.width = min(console.width, _MAX_WIDTH)
     started = time.monotonic()
     source = JobSource(arguments.job.resolve(), tuple(arguments.set))
     job_file = source.file
     name = "a job" if job_file.name == NO_FILE else job_file.name
-    console.print(f"[bold]rehearsal[/] of {name} on {machine}")
+    console.print(f"[bold]rehearsal[/] of {escape(name)} on {machine}")
     try:
         # Before the folder is emptied: a mistake in a setting must not delete the last run's model.
         job = source.load(fetch=True)
@@ -179,9 +180,9 @@ def _rehearse(machine: str, arguments: argparse.Namespace) -> None:
                 if folder.begun:
                     folder.tidy()
             console.print(summary(results, screen.finished, time.monotonic() - started))
-            # Users copy these lines: print() does not wrap or style them.
+            # Users copy these lines, which no console wraps or styles.
             with rehearsal_backend.load(folder.path).volume() as volume:
-                print(*model_words(volume, results.job.name), sep="\n")
+                echo("\n".join(model_words(volume, results.job.name)))
     except OSError as error:
         # For example a full disk, a file of another user, or a killed emulator.
         raise Failed(f"this machine let the rehearsal down: {error}") from None

@@ -5,7 +5,6 @@ faults; 2 for a machine or settings that no storm can run; 130 after Ctrl-C.
 """
 
 import argparse
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -52,6 +51,7 @@ def _refuse_foreign(folder: Path) -> None:
 def _storm(machine: str, arguments: argparse.Namespace) -> None:
     # Imported after the machine's check: these modules need what `make setup` installs.
     from paddle_aws.operations.jobs.job_source import JobSource
+    from paddle_aws.operations.screen import echo, say
     from paddle_aws.rehearsal.folder import RehearsalFolder
     from paddle_aws.storm import receipt
     from paddle_aws.storm.lines import count
@@ -68,13 +68,12 @@ def _storm(machine: str, arguments: argparse.Namespace) -> None:
     began = time.monotonic()
     source = JobSource(arguments.job.resolve(), tuple(arguments.set))
     # Before anything is replaced: a mistake in a setting must not cost the last receipt.
-    storm = Storm(PROJECT, source, plan, lambda text: print(text, flush=True), FOLDER.absolute())
+    storm = Storm(PROJECT, source, plan, echo, FOLDER.absolute())
     _refuse_foreign(FOLDER)
     kind = "the faults that --faults names" if plan.schedule else f"faults of seed {plan.seed}"
-    print(
+    echo(
         f"storm of {arguments.job.name} on {machine}: {count(plan.calm, 'undisturbed run')}, then "
-        f"{plan.runs} with {kind}",
-        flush=True,
+        f"{plan.runs} with {kind}"
     )
     try:
         FOLDER.mkdir(exist_ok=True)
@@ -92,7 +91,7 @@ def _storm(machine: str, arguments: argparse.Namespace) -> None:
                 storm.run(folder, record)
             except (KeyboardInterrupt, Failed):
                 with suppress(OSError):
-                    print("receipt of what ran: {} and {}".format(*record()), file=sys.stderr)
+                    say("receipt of what ran: {} and {}".format(*record()))
                 raise
             finally:
                 if folder.begun:
@@ -104,8 +103,8 @@ def _storm(machine: str, arguments: argparse.Namespace) -> None:
         raise Failed(
             f"this machine let the storm down: {where}: {error.strerror or error}{remedy}"
         ) from None
-    print(receipt.conclusion(storm, time.monotonic() - began))
-    print(f"receipt: {file} and {page}")
+    echo(receipt.conclusion(storm, time.monotonic() - began))
+    echo(f"receipt: {file} and {page}")
     if storm.failed:
         raise SystemExit(Exit.FAILED)
 

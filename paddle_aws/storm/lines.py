@@ -36,8 +36,3 @@ def read_numbers(line: str) -> dict[str, float]:
 def count(number: int, noun: str) -> str:
     """Returns a number of things: `1 run`, `2 runs`."""
     return f"{number} {noun}{'s' * (number != 1)}"
-
-
-def printable(text: str) -> str:
-    """Returns a line with its control characters written out, for a terminal."""
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)

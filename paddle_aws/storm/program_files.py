@@ -5,9 +5,9 @@ import re
 from pathlib import Path
 
 from paddle_node.volume.job_folder import JobFolder
+from paddle_node.volume.steps import one_line
 
 from paddle_aws.storm.calls import Call
-from paddle_aws.storm.lines import printable
 from paddle_aws.storm.ranks import Rank
 
 _SCRATCH = ("/tmp/", "/var/tmp/", "/root/", "/home/")
@@ -57,7 +57,7 @@ class ProgramFiles:
         for folder in (self.folder.output, self.folder.root):
             if path.is_relative_to(folder):
                 path = path.relative_to(folder)
-        return printable(str(path))
+        return one_line(str(path))
 
     def is_of_earlier_attempt(self, path: Path, attempt: int) -> bool:
         """Whether an attempt before `attempt` wrote the file."""
@@ -88,7 +88,7 @@ class ProgramFiles:
         if path.is_relative_to(self._pods):
             # <pod>/<container>/<path in it>: the same place in each pod of a rank.
             name = "/" + "/".join(path.relative_to(self._pods).parts[2:])
-        name = printable(name)
+        name = one_line(name)
         if (call.writes and not path.exists()) or call.flags & os.O_TRUNC:
             self._scratch.setdefault(name, rank.attempt)
         elif self._scratch.get(name, rank.attempt) < rank.attempt and name not in self.outside:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from paddle_node.volume.steps import LineReader
+from paddle_node.volume.steps import LineReader, one_line
 
 from paddle_aws.storm.calls import Call
-from paddle_aws.storm.lines import GLOG, printable, read_numbers
+from paddle_aws.storm.lines import GLOG, read_numbers
 from paddle_aws.storm.ranks import Rank, Ranks
 from paddle_aws.storm.trace import Event, Trace
 
@@ -47,7 +47,7 @@ class Recorder:
 
     def say(self, text: str) -> None:
         """Adds a line to the trace."""
-        self.trace.lines.append(f"{self.now:7.2f}  {printable(text)}")
+        self.trace.lines.append(f"{self.now:7.2f}  {one_line(text)}")
 
     def note_life(self) -> None:
         """Notes that something has happened."""

@@ -2,7 +2,6 @@
 failing run fail.
 """
 
-import io
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,11 +9,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
-from rich.console import Console
+from paddle_node.volume.steps import one_line
 
 from paddle_aws.operations.errors import BadInput, Failed
 from paddle_aws.operations.jobs.job_source import JobSource
 from paddle_aws.operations.jobs.rehearsal_backend import CANCEL
+from paddle_aws.operations.screen import console
 from paddle_aws.rehearsal.__main__ import check_folder
 from paddle_aws.rehearsal.folder import RehearsalFolder
 from paddle_aws.rehearsal.local_account import LocalAccount
@@ -23,7 +23,7 @@ from paddle_aws.rehearsal.screen import Screen
 from paddle_aws.rehearsal.summary import shorten_path
 from paddle_aws.storm.calm_runs import CalmRuns
 from paddle_aws.storm.faults import KINDS, PER_RUN, Fault, draw
-from paddle_aws.storm.lines import count, printable
+from paddle_aws.storm.lines import count
 from paddle_aws.storm.supervisor import StormSupervisor
 from paddle_aws.storm.trace import Trace
 from paddle_aws.storm.verdict import Calm, Verdict, judge
@@ -106,7 +106,7 @@ class Storm:
         """Checks the job and the plan; `folder` gets each run's lines. Raises BadInput for a job
         that no storm can run.
         """
-        self.project, self.source, self.plan, self._say = project, source, plan, say
+        self.project, self.source, self.plan, self.say = project, source, plan, say
         self.folder = folder
         self.job = source.load(fetch=True)
         check_folder(self.job)
@@ -139,12 +139,6 @@ class Storm:
         self.runs: list[RecordedRun] = []
         self.state = "running"
         """In the end `done`, `interrupted`, or `failed`: the job failed without a fault."""
-
-    def say(self, text: str) -> None:
-        """Prints lines without control characters: a program, or a receipt from elsewhere, may have
-        written their words.
-        """
-        self._say(_printable(text))
 
     @property
     def calm(self) -> Calm:
@@ -288,19 +282,19 @@ class Storm:
             cancel=rehearsals.path / CANCEL,
         )
         trace = supervisor.trace
-        with _PrintableFile((self.folder / f"{name}.txt").open("wb")) as file:
-            console = Console(file=file, width=100, highlight=False, color_system=None)
+        with (self.folder / f"{name}.txt").open("w", errors="replace") as file:
+            screen = console(file=file, width=100, markup=True, color_system=None)
             try:
-                with Screen(console) as screen:
+                with Screen(screen) as shown:
                     results = self._rehearsal(supervisor).run(
-                        rehearsals, screen, trial_first=not self.calm_runs
+                        rehearsals, shown, trial_first=not self.calm_runs
                     )
                 trace.succeeded = True
                 trace.last = {**trace.last, **results.measured}
             except Failed as error:
                 sentence, *_, end = f"{error}\n{error}".splitlines()
                 reason = f"{sentence.partition('; the end of ')[0]}: {end}"
-                trace.reason = printable(reason)[:_LONGEST_REASON]
+                trace.reason = one_line(reason)[:_LONGEST_REASON]
                 if not trace.events and supervisor.error is None:
                     raise
             finally:
@@ -337,17 +331,6 @@ class Storm:
             f"         {len(run.shrunk)} of its faults {'is' if len(run.shrunk) == 1 else 'are'} "
             f"enough, found in {count(tries, 'run')}: {self.replay(run)}"
         )
-
-
-class _PrintableFile(io.TextIOWrapper):
-    """A text file for people, without control characters that the program may have written."""
-
-    def write(self, text: str) -> int:
-        return super().write(_printable(text))
-
-
-def _printable(text: str) -> str:
-    return "\n".join(map(printable, text.split("\n")))
 
 
 def _list_changed(digests: Mapping[str, str], others: Mapping[str, str]) -> str:

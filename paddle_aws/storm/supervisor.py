@@ -13,6 +13,7 @@ from pathlib import Path
 
 from paddle_node.contract import Variable
 from paddle_node.volume.job_folder import JobFolder
+from paddle_node.volume.steps import one_line
 
 from paddle_aws.rehearsal.pods.container import CallFilter, RunningContainer
 from paddle_aws.rehearsal.pods.job import POLL_INTERVAL
@@ -23,7 +24,6 @@ from paddle_aws.storm.calls import Call, CallReply, Listener, filter_program
 from paddle_aws.storm.contents import read_output
 from paddle_aws.storm.faults import Fault
 from paddle_aws.storm.inflictor import PATIENCE, Inflictor
-from paddle_aws.storm.lines import printable
 from paddle_aws.storm.processes import children
 from paddle_aws.storm.program_files import ProgramFiles, create_file
 from paddle_aws.storm.ranks import Rank, Ranks
@@ -259,7 +259,7 @@ class StormSupervisor(Supervisor):
         return self._let_come("saved", self._recorder.count("saved"), call)
 
     def _read_agent(self, text: bytes, container: RunningContainer) -> None:
-        for line in map(printable, text.decode(errors="replace").splitlines()):
+        for line in map(one_line, text.decode(errors="replace").splitlines()):
             if line.startswith("[agent"):
                 self._recorder.say(line)
             if match := _STALLED.match(line):

@@ -23,6 +23,7 @@ from paddle_node.rendezvous import discovery
 from paddle_node.retry import disk_full
 from paddle_node.runtimes import Runtime
 from paddle_node.staging.preparation import prepare
+from paddle_node.volume.steps import one_line
 
 RESTARTS, WITHIN = 5, 3600.0
 """Restarts of its container that a pod may have within this many seconds. The kubelet would restart
@@ -68,7 +69,7 @@ def main(
             "this pod cannot continue: "
             f"{where}{error.strerror or str(error) or type(error).__name__}{remedy}"
         )
-    output.say("agent", output.one_line(sentence))
+    output.say("agent", one_line(sentence))
     with contextlib.suppress(OSError):
         if last_words.exists():
             last_words.write_text(sentence + "\n")

@@ -13,7 +13,7 @@ from paddle_aws.operations.account.cost_items import Item, items
 from paddle_aws.operations.account.locks.locked_prices import PRICES, read_prices
 from paddle_aws.operations.errors import BadInput, cli_errors
 from paddle_aws.operations.options import CLUSTER, Config, Json
-from paddle_aws.operations.screen import print_json, print_table, say
+from paddle_aws.operations.screen import echo, print_json, print_table, say
 from paddle_aws.stacks.cluster_spec import load_cluster
 
 HOURS = 730
@@ -74,7 +74,7 @@ def cost(
         columns = ("WHAT", "COUNT", "USD EACH", "USD A MONTH", f"USD IN {hours:g} H")
         print_table(columns, lines, right=columns[1:], folds="WHAT")
         some = "at least " if unknown else ""
-        typer.echo(
+        echo(
             f"in all {some}{_dollars(month)} USD a month, {some}{_dollars(run)} USD in a run of "
             f"{hours:g} h"
         )

@@ -2,8 +2,6 @@
 training.
 """
 
-import typer
-
 from paddle_aws.operations.errors import cli_errors
 from paddle_aws.operations.jobs.backend import choose_backend
 from paddle_aws.operations.options import (
@@ -14,7 +12,7 @@ from paddle_aws.operations.options import (
     Namespace,
     OfRehearsal,
 )
-from paddle_aws.operations.screen import print_json
+from paddle_aws.operations.screen import echo, print_json
 
 
 def evaluate(
@@ -37,8 +35,8 @@ def evaluate(
         if json:
             print_json(evaluation.model_dump(by_alias=True))
             return
-        typer.echo(
+        echo(
             f"{evaluation.metric} {evaluation.value:.3f} of pass {evaluation.number}, on "
             f"{evaluation.records:,} records that no trainer saw"
         )
-        typer.echo(f"{evaluation.baseline_of}: {evaluation.baseline:.3f}")
+        echo(f"{evaluation.baseline_of}: {evaluation.baseline:.3f}")

@@ -30,7 +30,7 @@ from paddle_aws.operations.options import (
     Outputs,
     Overrides,
 )
-from paddle_aws.operations.screen import say
+from paddle_aws.operations.screen import echo, say
 
 
 def manifests(
@@ -91,7 +91,7 @@ def manifests(
         if out.exists() and not out.is_dir():
             raise BadInput(f"--out is {out}: that is a file, a folder is needed")
         for path in documents.write(job, deployed.outputs, deployed.image, out):
-            typer.echo(path)
+            echo(path)
         tell_pod_security(job, say)
         tell_secrets(job, say)
         if deployed.missing:

@@ -35,7 +35,7 @@ from paddle_aws.operations.options import (
     Namespace,
     OfRehearsal,
 )
-from paddle_aws.operations.screen import age, print_json, print_table, say, span
+from paddle_aws.operations.screen import age, echo, print_json, print_table, say, span
 
 
 def results(
@@ -94,7 +94,7 @@ def results(
                     else fetch_model(volume, where.name, to)[1]
                 )
                 for line in lines:
-                    typer.echo(line)
+                    echo(line)
                 return
             files = volume.files(OUTPUT)
             saved, outputs = saved_passes(volume, files), list_outputs(files)

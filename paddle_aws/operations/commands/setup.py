@@ -11,7 +11,7 @@ from paddle_aws.operations.account.setup_documents import documents
 from paddle_aws.operations.cluster.cluster_api import ApiError, ClusterApi
 from paddle_aws.operations.errors import BadInput, Failed, cli_errors
 from paddle_aws.operations.options import CLUSTER, OUTPUTS, Config, Context, Outputs
-from paddle_aws.operations.screen import say
+from paddle_aws.operations.screen import echo, say
 from paddle_aws.stacks.cluster_spec import load_cluster
 
 POOLS, CLASSES = "/apis/karpenter.sh/v1/nodepools", "/apis/eks.amazonaws.com/v1/nodeclasses"
@@ -60,7 +60,7 @@ def setup(
         if as_yaml:
             from k8s_charts import yaml_documents
 
-            typer.echo(yaml_documents.dump(manifests), nl=False)
+            echo(yaml_documents.dump(manifests), nl=False)
             return
         cluster = ClusterApi(context, say)
         for document in manifests:

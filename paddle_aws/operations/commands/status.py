@@ -2,8 +2,6 @@
 
 from datetime import UTC, datetime
 
-import typer
-
 from paddle_aws.operations import screen
 from paddle_aws.operations.errors import cli_errors
 from paddle_aws.operations.jobs.backend import choose_backend
@@ -17,7 +15,7 @@ from paddle_aws.operations.options import (
     Namespace,
     OfRehearsal,
 )
-from paddle_aws.operations.screen import age, print_json, span
+from paddle_aws.operations.screen import age, echo, print_json, span
 
 
 def status(
@@ -71,11 +69,11 @@ def print_view(view: JobView) -> None:
         )
     screen.print_table(("", " "), [(f"  {word}", line) for word, line in parts])
     if view.pods:
-        typer.echo()
+        echo()
         rows = [(pod.who, pod.phase, pod.node, age(pod.created), pod.reason) for pod in view.pods]
         screen.print_table(("POD", "STATE", "NODE", "AGE", "REASON"), rows)
     elif not view.reason:
-        typer.echo("  no pods: they are not created yet, or were removed with their Job")
+        echo("  no pods: they are not created yet, or were removed with their Job")
 
 
 def _line(job: JobState) -> str:

@@ -31,7 +31,7 @@ from paddle_aws.operations.options import (
     Verbose,
     Wait,
 )
-from paddle_aws.operations.screen import say
+from paddle_aws.operations.screen import echo, say
 
 
 def submit(
@@ -86,7 +86,7 @@ def _print_documents(submission: Submission) -> None:
 
     check_data(submission.job, submission.file, say)
 
-    typer.echo(yaml_documents.dump(submission.documents), nl=False)
+    echo(yaml_documents.dump(submission.documents), nl=False)
     if submission.local_file is not None:
         place = submission.job.uploaded
         where = f" to the volume: {place}" if place is not None else ""

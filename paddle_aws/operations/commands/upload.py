@@ -20,7 +20,7 @@ from paddle_aws.operations.jobs.submission import Submission
 from paddle_aws.operations.jobs.volume import transfer as volume_transfer
 from paddle_aws.operations.jobs.volume.access import mount_volume
 from paddle_aws.operations.options import DEFAULT, OUTPUTS, Context, Namespace, Outputs
-from paddle_aws.operations.screen import say
+from paddle_aws.operations.screen import echo, say
 
 
 def upload(
@@ -87,7 +87,7 @@ def upload(
             or f"s3://{ClusterOutputs.load(outputs).bucket_name}/sources/"
             f"{resolve_job(job, namespace).name}"
         )
-        typer.echo(
+        echo(
             bucket_upload.upload_files(
                 client("s3"), path, f"{address.rstrip('/')}/{path.resolve().name}"
             )
@@ -120,4 +120,4 @@ def _upload_to_volume(path: Path, job: JobReference, context: str | None) -> Non
     ):
         sent = volume_transfer.upload(volume, files, folder, progress)
     say(f"{path} is on the volume: {sent} of {len(files)} file{'s' * (len(files) != 1)} sent")
-    typer.echo(f"{volume.mount}/{folder}" + (f"/{path.name}" if path.is_file() else ""))
+    echo(f"{volume.mount}/{folder}" + (f"/{path.name}" if path.is_file() else ""))

@@ -24,6 +24,7 @@ from paddle_aws.operations.cluster import reasons
 from paddle_aws.operations.errors import BadInput, Failed, cli_errors
 from paddle_aws.operations.images.container_runtime import ContainerRuntime
 from paddle_aws.operations.options import IMAGE_FILE, OUTPUTS, ImageFile, Outputs
+from paddle_aws.operations.screen import echo
 
 PROJECT = Path(__file__).parents[3]
 DOCKERFILE = PROJECT / "trainer_image" / "Dockerfile"
@@ -66,7 +67,7 @@ def build(
         if not (job is not None and derived and (job.image is not None or runtime.image_id(tag))):
             arguments = {"REQUIREMENTS": requirements, "VERSION": VERSION, "REVISION": _revision()}
             runtime.build(PROJECT, DOCKERFILE, tag, arguments | ({"BASE": base} if base else {}))
-            typer.echo(f"built {tag}: {runtime.size(tag) / 1e6:,.0f} MB unpacked")
+            echo(f"built {tag}: {runtime.size(tag) / 1e6:,.0f} MB unpacked")
         if job is not None and derived:
             _derive(runtime, job, tag)
 
@@ -102,9 +103,7 @@ def push(
         temporary = image_file.with_name(f".{image_file.name}.tmp")
         temporary.write_text(json.dumps(document | ({"variants": images} if images else {})) + "\n")
         temporary.replace(image_file)
-        typer.echo(
-            f"pushed {image}\n{image_file} names it: jobs without an image of their own use it"
-        )
+        echo(f"pushed {image}\n{image_file} names it: jobs without an image of their own use it")
 
 
 def local_name(job: TrainingJob | None = None) -> str:
@@ -150,7 +149,7 @@ def _derive(runtime: ContainerRuntime, job: TrainingJob, base: str) -> None:
         if sentence := reasons.first_sentence("install", output, ""):
             raise BadInput(sentence) from None
         raise
-    typer.echo(f"built {tag}: {base} with the program's requirements")
+    echo(f"built {tag}: {base} with the program's requirements")
 
 
 def repository_uri(outputs: Path) -> str:

@@ -19,6 +19,7 @@ from typing import IO
 from paddle_node.environment import PodEnvironment
 from paddle_node.training.step_log import LineMetrics
 from paddle_node.volume import durable
+from paddle_node.volume.steps import one_line
 
 LONGEST_LINE = 64 * 1024
 """Bytes without a line end after which they are passed on anyway."""
@@ -77,13 +78,6 @@ def say(prefix: str, *lines: str) -> None:
 def say_as_agent(pod: PodEnvironment, text: str) -> None:
     """Writes `text` as one line of that pod's agent."""
     say(f"agent {'?' if pod.index is None else pod.index}", one_line(text))
-
-
-def one_line(text: str) -> str:
-    """Returns `text` with control characters and line ends as escapes: names of files and peers in
-    it write no lines of their own.
-    """
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 class _Copy(threading.Thread):

@@ -98,7 +98,9 @@ def _step(entry: Mapping[str, Any]) -> Step | None:
         return None
     if time is None or time < 0:
         return None
-    values = {_clean(name): decode(value) for name, value in list(metrics.items())[:NAMES]}
+    values = {
+        one_line(name[:NAME_LENGTH]): decode(value) for name, value in list(metrics.items())[:NAMES]
+    }
     numbers = {name: value for name, value in values.items() if value is not None}
     names = ("pass", "passes", "pass_step", "records", "shard", "trainers")
     counts = (finite(entry.get(name), LARGEST) for name in names)
@@ -126,10 +128,11 @@ def finite(value: object, most: float = math.inf) -> float | None:
     return number if math.isfinite(number) and abs(number) <= most else None
 
 
-def _clean(name: str) -> str:
-    """Returns a name without what a terminal would take for an order."""
-    name = name[:NAME_LENGTH].encode(errors="replace").decode()
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in name)
+def one_line(text: str) -> str:
+    """Returns `text` with control characters and line ends as escapes: names of files, metrics and
+    peers in it write no lines of their own, and give a terminal no orders.
+    """
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def read_newest(file: Path, attempt: int) -> list[Step]:
@@ -201,7 +204,9 @@ def _parse_printed(line: str) -> Report | None:
         # A program may print anything.
         with suppress(TypeError, ValueError, OverflowError, RecursionError):
             values = json.loads(match[2])
-            return Report(int(match[1]), {_clean(k): float(v) for k, v in values.items()})
+            return Report(
+                int(match[1]), {one_line(k[:NAME_LENGTH]): float(v) for k, v in values.items()}
+            )
     return None
 
 

@@ -58,8 +58,9 @@ def load(step, name):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--state", default="step{step}-rank{rank}")
-    pattern = parser.parse_args().state
+    parser.add_argument("--one-state", action="store_true")
+    one = parser.parse_args().one_state
+    pattern = "step{step}" if one else "step{step}-rank{rank}"
     links = connect()
     w, begin, rng = np.zeros(50), 0, np.random.default_rng(RANK)
     for step in range(STEPS, 0, -EVERY):
