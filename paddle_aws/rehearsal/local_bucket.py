@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 from xml.sax.saxutils import escape
 
 from paddle_aws.rehearsal.pods.http_server import HTTPServer
@@ -125,10 +125,13 @@ class _Handler(BaseHTTPRequestHandler):
     do_POST = do_DELETE = do_PUT
 
     def _list(self, bucket: str, files: dict[str, Path], query: dict[str, str]) -> None:
-        prefix, after = query.get("prefix", ""), query.get("continuation-token", "")
+        prefix, after = query.get("prefix", ""), unquote(query.get("continuation-token", ""))
         size = min(int(query.get("max-keys", PAGE)), PAGE)
         keys = sorted(key for key in files if key.startswith(prefix) and key > after)
         page = keys[:size]
+        # XML has no control characters; botocore asks for keys in the form of addresses.
+        encoded = query.get("encoding-type") == "url"
+        write = quote if encoded else escape
         entries = []
         for key in page:
             try:
@@ -136,19 +139,18 @@ class _Handler(BaseHTTPRequestHandler):
             except OSError:
                 continue  # The file has been removed since the listing.
             entries.append(
-                f"<Contents><Key>{escape(key)}</Key><Size>{facts.st_size}</Size>"
+                f"<Contents><Key>{write(key)}</Key><Size>{facts.st_size}</Size>"
                 f"<ETag>{escape(_etag(facts))}</ETag>"
                 "<LastModified>1970-01-01T00:00:00.000Z</LastModified></Contents>"
             )
         truncated = len(keys) > len(page)
         next_token = (
-            f"<NextContinuationToken>{escape(page[-1])}</NextContinuationToken>"
-            if truncated
-            else ""
+            f"<NextContinuationToken>{quote(page[-1])}</NextContinuationToken>" if truncated else ""
         )
         self._answer(
             200,
             f"<ListBucketResult><Name>{escape(bucket)}</Name><KeyCount>{len(entries)}</KeyCount>"
+            f"{'<EncodingType>url</EncodingType>' * encoded}"
             f"<IsTruncated>{str(truncated).lower()}</IsTruncated>{next_token}{''.join(entries)}"
             "</ListBucketResult>",
         )

@@ -4,6 +4,7 @@ ends. The agents are honest about their own processes; what they send may be lat
 """
 
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -94,9 +95,7 @@ class Checked(Run):
         agent = self.agents[rank]
         if name == "come" and agent.link is None:
             agent.link, agent.runs = object(), 0
-            hello = m.Hello(
-                rank, COUNT, f"i{id(agent.link)}", "m", f"job-{rank}", "", f"10.0.0.{rank + 1}"
-            )
+            hello = m.Hello(rank, COUNT, uuid4().hex, "m", f"job-{rank}", "", f"10.0.0.{rank + 1}")
             self.handle(on.AgentCame(hello, agent.link))
             self.tell_state(rank)
         elif name == "all":

@@ -3,6 +3,7 @@ secret, and its pages load nothing from elsewhere.
 """
 
 import json
+import re
 import secrets
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
@@ -24,6 +25,8 @@ POLICY = (
     "frame-ancestors 'none'"
 )
 """Allows inline styles, as Plotly writes its own style elements."""
+_ORDER = r"(?<!\\)((?:\\\\)*)\\u(?=00[0189]|200[ef]|202[a-e]|206[6-9])"
+"""Where JSON has one."""
 Query = dict[str, list[str]]
 
 
@@ -39,8 +42,9 @@ NOT_FOUND = Response(404, "text/plain", b"no such page")
 
 
 def json_answer(document: Any) -> Response:
-    """Returns a document as an answer."""
-    return Response(200, TYPES["json"], json.dumps(document).encode())
+    """Returns a document as an answer, with orders for a terminal or a browser as escapes."""
+    text = re.sub(_ORDER, r"\1\\\\u", json.dumps(document))
+    return Response(200, TYPES["json"], text.encode())
 
 
 def read_page_file(name: str) -> Response:
