@@ -47,6 +47,13 @@ class Storm:
         return json.loads((self.folder.run_state / "attempts.json").read_text())["attempts"]
 
 
+def storm_in(place: Path, *words: str, job: str = "job.yaml") -> Storm:
+    """Runs the command on a job file in its folder."""
+    command = [COMMAND, "storm", job, *words]
+    done = subprocess.run(command, cwd=place, capture_output=True, text=True)
+    return Storm(place, done.returncode, done.stdout + done.stderr)
+
+
 @pytest.fixture
 def storm(tmp_path: Path) -> Callable[..., Storm]:
     """`storm(*words, program=…, data=…, **settings)` runs the command on a job of two pods;
@@ -73,9 +80,6 @@ def storm(tmp_path: Path) -> Callable[..., Storm]:
                 **settings,
             }
             (tmp_path / "job.yaml").write_text(yaml.safe_dump(job))
-        done = subprocess.run(
-            [COMMAND, "storm", "job.yaml", *words], cwd=tmp_path, capture_output=True, text=True
-        )
-        return Storm(tmp_path, done.returncode, done.stdout + done.stderr)
+        return storm_in(tmp_path, *words)
 
     return run
