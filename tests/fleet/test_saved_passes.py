@@ -85,7 +85,7 @@ def test_a_persons_folders_links_and_files_at_the_names_of_passes_are_neither_fo
     (directory.parent.parent / "run-7").symlink_to(mine.parent)
     (directory.parent / "pass-00005").touch()
     (folder.output / "elsewhere").symlink_to("/not mounted here")
-    assert begin(folder)[0].resume["pass"] == "0"
+    assert begin(folder)[0].resumed["pass"] == "0"
     assert [entry.name for entry in mine.iterdir()] == ["precious"] and (
         folder.output / "elsewhere"
     ).is_symlink()
@@ -97,7 +97,7 @@ def test_a_damaged_pass_is_passed_over_for_the_one_before_with_a_sentence(folder
     (folder.pass_dir(3) / "done").write_text("{")
     damage(folder.pass_dir(2))
     found, said = begin(folder)
-    assert found.resume == {"pass": "1", "folder": "attempts/run-1/pass-00001"}
+    assert found.resumed == {"pass": "1", "folder": "attempts/run-1/pass-00001"}
     assert found.passed_over == ("attempts/run-1/pass-00002",)
     assert "pass-00003/done is not a record of this version, or was changed" in said[0]
     assert "pass-00002 cannot be loaded: path.txt was changed" in said[1]
@@ -149,7 +149,7 @@ def test_a_checkpoint_is_used_by_a_run_that_reads_the_same_records_in_the_same_o
         trainers=trainers,
     )
     happens(folder, half)
-    assert begin(folder, **more)[0].resume.get("interrupted") == (
+    assert begin(folder, **more)[0].resumed.get("interrupted") == (
         "attempts/run-1/interrupted" if used else None
     )
     assert (half / "path.txt").exists() == (case != "it is half saved")

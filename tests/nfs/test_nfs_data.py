@@ -259,7 +259,7 @@ def test_nfs_a_process_of_a_lost_pod_writes_nothing_into_its_successors_files(
         (output / name).write_text("attempt 1")
     opened = [(output / name).open("r+") for name in names]
     successor = History(first=False, number=2, gone=False)
-    assert progress.begin(Identity(), successor).resume["newest"] == "output/step-1"
+    assert progress.begin(Identity(), successor).resumed["newest"] == "output/step-1"
     for name, stream in zip(names, opened, strict=True):
         with contextlib.suppress(OSError):
             (output / name).write_text("too late, by path")
@@ -274,7 +274,7 @@ def test_nfs_a_process_of_a_lost_pod_writes_nothing_into_its_successors_files(
     there = volume.served / node.folder.attempt(node.run_id, 2).relative_to(volume.b) / "output"
     assert {name: (there / name).read_text() for name in names} == dict.fromkeys(names, "attempt 1")
     third = progress.begin(Identity(), History(first=False, number=3, gone=True))
-    assert third.resume["newest"] == "output/step-1"
+    assert third.resumed["newest"] == "output/step-1"
     assert sorted(path.name for path in (there.parents[1] / "run-3/output").rglob("*")) == [
         "deep",
         "latest",

@@ -125,14 +125,14 @@ def test_a_torn_checkpoint_is_passed_over_set_aside_and_no_progress(tmp_path):
     job = Job(tmp_path)
     progress = job.progress(**RECIPE)
     first = job.begin(progress)
-    assert job.said == ["recipe stack: the command has it"] and not first.resume
+    assert job.said == ["recipe stack: the command has it"] and not first.resumed
     save(job.output / "checkpoint-10", 3)
     assert progress.name_progress(1, first) == "output/checkpoint-10" and progress.has_progressed()
     torn = save(job.output / "checkpoint-20", 3)
     os.truncate(torn / "rng_1.pth", 50)
     assert not progress.has_progressed()
     second = job.begin(progress)
-    assert second.resume["newest"] == "output/checkpoint-10"
+    assert second.resumed["newest"] == "output/checkpoint-10"
     assert second.passed_over == ("output/checkpoint-20",)
     assert job.said[-1] == (
         "output/checkpoint-20 is skipped: rng_1.pth is cut off; it is in "

@@ -155,7 +155,7 @@ def output_of_attempts(gone: bool) -> Callable[[Path], Any]:
             job.number = max(job.number, passes.last_attempt(job.folder))
             progress = job.progress()
             begun = job.begin(progress, gone=False)
-            assert begun.resume["newest"] == "output/a/model-2"
+            assert begun.resumed["newest"] == "output/a/model-2"
             progress.publish()
             found = {
                 path.relative_to(job.folder.output).as_posix(): path.read_text()

@@ -73,7 +73,7 @@ def test_progress_from_which_nothing_resumes_is_not_kept(job):
 def test_a_checkpoint_that_does_not_load_is_passed_over_for_the_one_before(job):
     progress = job.progress()
     first = job.begin(progress)
-    assert not first.resume and first.description == "from the beginning"
+    assert not first.resumed and first.description == "from the beginning"
     assert progress.name_progress(1, first) == ""
     for number in (9, 10):
         # The times are equal, so the numbers in the names decide.
@@ -85,14 +85,14 @@ def test_a_checkpoint_that_does_not_load_is_passed_over_for_the_one_before(job):
         and not progress.has_progressed()
     )
     second = job.begin(progress)
-    assert second.resume["newest"] == "output/a/model-10"
-    third = job.begin(progress, unloadable=[second.resume])
-    assert third.resume["newest"] == "output/a/model-9"
+    assert second.resumed["newest"] == "output/a/model-10"
+    third = job.begin(progress, unloadable=[second.resumed])
+    assert third.resumed["newest"] == "output/a/model-9"
     assert third.passed_over == ("output/a/model-10",)
     assert "output/a/model-10 is skipped: two attempts that resumed from it failed" in job.said
     # If none is left, the newest one is tried, which ends the job.
-    both = [second.resume, third.resume]
-    assert job.begin(progress, unloadable=both).resume == second.resume
+    both = [second.resumed, third.resumed]
+    assert job.begin(progress, unloadable=both).resumed == second.resumed
     # Another pod has rank 0 by now: the attempt's folder says what the attempt began with.
     assert job.progress().name_progress(4, third) == ""
 
@@ -142,7 +142,7 @@ def test_progress_is_what_lies_beyond_the_best_and_newest_is_no_matter_of_time(
         .removeprefix("output/")
         == made
     )
-    assert job.begin(progress).resume["newest"].removeprefix("output/") == newest
+    assert job.begin(progress).resumed["newest"].removeprefix("output/") == newest
     # What has been seen once is no progress ever after.
     for name, content in (before | after).items():
         if content is not None:
@@ -166,7 +166,7 @@ def test_another_program_s_files_and_links_that_lead_out_are_not_resumed_from(jo
     job.progress("any", PADDLE_NODE_RESUME_FROM="any")
     job.number = 2
     resumed = job.begin(job.progress("any", PADDLE_NODE_RESUME_FROM="any"), other)
-    assert resumed.resume["newest"] == "output/a/model-1"
+    assert resumed.resumed["newest"] == "output/a/model-1"
 
 
 @pytest.mark.parametrize("resolved", [True, False])
@@ -180,11 +180,11 @@ def test_a_link_by_the_full_path_leads_to_the_same_file_in_every_attempt_and_aft
     link = job.output / "latest"
     link.symlink_to(checkpoint.resolve() if resolved else checkpoint)
     for gone in (True, False):
-        assert job.begin(progress, gone=gone).resume["newest"] == "output/latest"
+        assert job.begin(progress, gone=gone).resumed["newest"] == "output/latest"
         assert (job.output / "latest").resolve() == (job.output / "deep/checkpoint").resolve()
     progress.publish()
     assert (job.folder.output / "latest").read_text() == "x"
-    assert job.begin(job.progress("next", **settings)).resume["newest"] == "output/latest"
+    assert job.begin(job.progress("next", **settings)).resumed["newest"] == "output/latest"
     assert (job.output / "latest").resolve() == (job.output / "deep/checkpoint").resolve()
 
 
@@ -204,7 +204,7 @@ def test_what_a_lost_pod_may_have_open_is_another_file_and_what_came_late_is_not
     opened.close()
     assert (job.output / "a/model-1").read_text() == "before"
     taken = job.begin(progress)
-    assert taken.resume["newest"] == "output/a/model-1"
+    assert taken.resumed["newest"] == "output/a/model-1"
     assert sorted(path.name for path in job.output.rglob("*")) == ["a", "model-1", "untouched"]
     assert [entry.name for entry in job.folder.attempts.iterdir() if entry.is_dir()] == [
         "newest",
@@ -228,4 +228,4 @@ def test_one_look_at_many_matches_opens_few_of_them(job, count):
     looking.clear()
     assert 0 < len(opened) < 100
     assert progress.name_progress(1, Resumption()) == f"output/{newest}"
-    assert job.begin(progress).resume["newest"] == f"output/{newest}"
+    assert job.begin(progress).resumed["newest"] == f"output/{newest}"

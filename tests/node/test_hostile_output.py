@@ -48,7 +48,7 @@ def test_a_checkpoint_that_its_program_made_read_only_comes_along_and_is_publish
         job.save(name).chmod(0o444)
     for name in ("epoch-1/deep", "epoch-1", ""):
         (job.output / name).chmod(0o555)
-    assert job.begin(progress, gone=gone).resume["newest"] == "output/epoch-1"
+    assert job.begin(progress, gone=gone).resumed["newest"] == "output/epoch-1"
     assert (job.output / "epoch-1/deep").stat().st_mode & 0o777 == 0o555
     progress.publish()
     saved = job.folder.output / "epoch-1"
@@ -57,7 +57,7 @@ def test_a_checkpoint_that_its_program_made_read_only_comes_along_and_is_publish
     # Nothing is left of earlier attempts.
     assert [path.name for path in job.folder.attempts.iterdir()] == []
     # The next run may change it, too.
-    assert job.begin(job.progress("next", **RESUME)).resume["newest"] == "output/epoch-1"
+    assert job.begin(job.progress("next", **RESUME)).resumed["newest"] == "output/epoch-1"
 
 
 def test_folders_that_a_program_made_in_each_other_without_end_end_nothing(job):
@@ -66,7 +66,7 @@ def test_folders_that_a_program_made_in_each_other_without_end_end_nothing(job):
     job.save("epoch-1")
     descend(job.output, 1000)
     descend(job.output, 20, LONG)  # Deeper than a path can say.
-    assert job.begin(progress).resume["newest"] == "output/epoch-1"
+    assert job.begin(progress).resumed["newest"] == "output/epoch-1"
     progress.publish()
     assert (job.folder.output / "epoch-1").read_text() == "x"
     ascend(job.folder.output, "a", LONG)
@@ -157,7 +157,7 @@ def test_what_a_pod_that_still_runs_replaces_as_it_is_copied_is_not_lost(job, mo
         return copy(source, target)
 
     monkeypatch.setattr(shutil, "copy2", late)
-    assert job.begin(progress, gone=False).resume["newest"] == "output/epoch-5"
+    assert job.begin(progress, gone=False).resumed["newest"] == "output/epoch-5"
     assert (job.output / "epoch-5").read_text() == "5"
 
 

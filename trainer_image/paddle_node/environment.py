@@ -180,7 +180,7 @@ class Attempt:
 
     number: int
     """From 1, kept on the volume; a folder never has the same number twice."""
-    resume: Mapping[str, str] = field(default_factory=dict)
+    resumed: Mapping[str, str] = field(default_factory=dict)
     """What the runtime's `Progress.begin` chose to resume from, under the runtime's own names;
     empty: from the beginning.
     """

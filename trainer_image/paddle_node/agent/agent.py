@@ -265,9 +265,9 @@ class Agent:
 
     async def _obey(self, message: m.Message) -> None:
         match message:
-            case m.Start(number, resume, addresses):
+            case m.Start(number, resumed, addresses):
                 self._discovery.stop_requests()
-                self._start(Attempt(number, resume), m.unpack(addresses))
+                self._start(Attempt(number, resumed), m.unpack(addresses))
             case m.PrepareAgain() if self._ready:
                 self._ready = False
                 self._tasks.spawn(self._prepare(pause=POLL))
@@ -325,7 +325,7 @@ class Agent:
             server=endpoint(addresses[0], pod.control_port),
             session_key=attempt_key(self._secret, attempt.number),
             attempt=attempt.number,
-            resumed=attempt.resume,
+            resumed=attempt.resumed,
             manifest="" if manifest is None else str(manifest.relative_to(pod.folder.root)),
             data_digest=pod.identity.data,
             program_digest=pod.identity.program,

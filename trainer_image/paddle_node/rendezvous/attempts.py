@@ -77,7 +77,7 @@ class Record:
             number,
             self._run_id,
             time.time(),
-            resumption.resume,
+            resumption.resumed,
             passed_over=resumption.passed_over,
             counted=counted,
         )

@@ -63,7 +63,7 @@ class Bookkeeper:
             self._resumption = retry(
                 lambda: self._progress.begin(identity, history), self._say, REFUSAL_MINUTES
             )
-            if self._resumption.resume and self._resumption.resume in history.unloadable:
+            if self._resumption.resumed and self._resumption.resumed in history.unloadable:
                 facts = replace(
                     self._record.gather_facts(self._pod.attempts),
                     nothing_older=self._resumption.description,

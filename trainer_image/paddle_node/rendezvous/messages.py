@@ -163,7 +163,7 @@ class Start(Message):
     """An attempt begins."""
 
     attempt: int
-    resume: dict[str, str]
+    resumed: dict[str, str]
     addresses: str
 
 

@@ -289,7 +289,7 @@ class Rendezvous:
                 f"{resumption.description}"
             )
             addresses = m.pack([member.hello.address for member in members])
-            self._broadcast(m.Start(number, dict(resumption.resume), addresses))
+            self._broadcast(m.Start(number, dict(resumption.resumed), addresses))
         self._advance(now)
 
     def _after_end(self, facts: policy.Facts, seconds: Mapping[str, float], now: float) -> None:

@@ -67,7 +67,7 @@ class Process:
 class Resumption:
     """What an attempt starts from."""
 
-    resume: Mapping[str, str] = field(default_factory=dict)
+    resumed: Mapping[str, str] = field(default_factory=dict)
     """Values that all pods pass to their processes, under names that the runtime defines."""
     description: str = "from the beginning"
     """The same in words, to be printed after "training starts"."""

@@ -28,8 +28,8 @@ def processes(
     itself.
     """
     # A recipe says the whole line that resumes.
-    resumed = attempt.resume.get("newest") and pod.command.resume_line
-    line = command_line.read(resumed or pod.command.words)
+    again = attempt.resumed.get("newest") and pod.command.resume_line
+    line = command_line.read(again or pod.command.words)
     cluster = _cluster(pod, addresses, attempt, line.starts_ranks)
     ranks_here = ranks(pod, addresses, pod.command.processes)
     if line.starts_ranks and pod.command.processes > 1:
@@ -70,7 +70,7 @@ def process(
         "shard": str(pod.trainer_id),
         **{name: str(path) for name, path in pod.folder.inputs.items()},
     }
-    newest = attempt.resume.get("newest")
+    newest = attempt.resumed.get("newest")
     resumed_from = str(here / newest) if newest else None
     # Of one pod there cannot be two worlds, however many ranks a script starts in it.
     together = pod.trainers > 1 and not pod.command.apart

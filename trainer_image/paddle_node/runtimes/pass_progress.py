@@ -69,17 +69,17 @@ class PassProgress:
             == (identity, begin, behind, order)
         )
         interrupted = self._newest_good(halves, unloadable, passed_over)
-        resume = {"pass": str(chosen.number), "folder": chosen.name} if chosen else {}
+        resumed = {"pass": str(chosen.number), "folder": chosen.name} if chosen else {}
         if interrupted:
-            resume["interrupted"] = interrupted.name
-        return make_resumption(resume, passed_over)
+            resumed["interrupted"] = interrupted.name
+        return make_resumption(resumed, passed_over)
 
     def name_progress(self, attempt: int, resumption: Resumption) -> str:
         attempt_folder = self._folder.attempt(self._pod.run_id, attempt)
         # A pass that is trained again because the one before could not be loaded takes no program
         # further: it may end as before.
         reached = max(
-            int(resumption.resume.get("pass", -1)), *map(_number, resumption.passed_over), -1
+            int(resumption.resumed.get("pass", -1)), *map(_number, resumption.passed_over), -1
         )
         for kind, words in ((passes.PASS, "pass"), (passes.INTERRUPTED, "a checkpoint in pass")):
             # Those of the newest attempt come first.
@@ -163,15 +163,15 @@ class PassProgress:
             )
 
 
-def make_resumption(resume: dict[str, str], passed_over: Sequence[str]) -> Resumption:
+def make_resumption(resumed: dict[str, str], passed_over: Sequence[str]) -> Resumption:
     """Returns the resumption from a pass and a checkpoint inside the next one, with its words."""
-    description = f"after pass {resume['pass']}" if "pass" in resume else "from the beginning"
-    if "interrupted" in resume:
+    description = f"after pass {resumed['pass']}" if "pass" in resumed else "from the beginning"
+    if "interrupted" in resumed:
         description = (
-            f"inside pass {int(resume.get('pass', -1)) + 1}, after its checkpoint "
-            f"{resume['interrupted']}"
+            f"inside pass {int(resumed.get('pass', -1)) + 1}, after its checkpoint "
+            f"{resumed['interrupted']}"
         )
-    return Resumption(resume, description, tuple(passed_over))
+    return Resumption(resumed, description, tuple(passed_over))
 
 
 def _number(name: str) -> int:

@@ -36,7 +36,7 @@ def processes(
         working_directory=pod.program,
         ports=tuple(pod.ports),
     )
-    resume = (f"--start_pass={int(attempt.resume['pass']) + 1}",) if attempt.resume else ()
+    start = (f"--start_pass={int(attempt.resumed['pass']) + 1}",) if attempt.resumed else ()
     trainer = Process(
         role="trainer",
         argv=(
@@ -56,7 +56,7 @@ def processes(
             "--local=0",
             f"--trainer_id={pod.trainer_id}",
             f"--save_dir={pod.folder.output}",
-            *resume,
+            *start,
             *pod.arguments,
         ),
         environ=pod.environ,
@@ -95,7 +95,7 @@ class OldPassProgress:
         newest = self._newest()
         return (
             ""
-            if newest is None or newest <= int(resumption.resume.get("pass", -1))
+            if newest is None or newest <= int(resumption.resumed.get("pass", -1))
             else f"pass {newest}"
         )
 
