@@ -1,4 +1,4 @@
-"""The account of a rehearsal: it gives the job its manifests, its bucket and its pods' AWS
+"""The account of a rehearsal: it gives the job its manifests, its data and its pods' AWS
 credentials. It is deployed into the emulator (deployed_account.py) or missing (local_account.py).
 """
 
@@ -38,8 +38,10 @@ class Account(AbstractContextManager["Account"], ABC):
         """Writes the job's manifests for this account; returns the files."""
 
     @abstractmethod
-    def upload(self, file: Path, address: str) -> None:
-        """Puts a file, or a folder's files, at `address` (s3://bucket/key)."""
+    def upload(self, file: Path, address: str, links: Path) -> Path | None:
+        """Puts a file at `address` (s3://bucket/key). Without a bucket, it makes the folder `links`
+        with links to the file, or to a folder's files, and returns the one that the data job reads.
+        """
 
     @abstractmethod
     def identity(self, namespace: str, account: str) -> Mapping[str, str]:
@@ -52,7 +54,7 @@ class Account(AbstractContextManager["Account"], ABC):
 
 def proxy_settings() -> dict[str, str]:
     """Returns this machine's proxy and certificate settings, which a pod needs to read data from an
-    https:// address; never a proxy for the rehearsal's own bucket, which is on this machine.
+    https:// address; never a proxy for the emulator, which is on this machine.
     """
     given = {name: os.environ[name] for name in _PROXY_VARIABLES if name in os.environ}
     return given | {name: without_proxy(name) for name in ("NO_PROXY", "no_proxy")}

@@ -102,7 +102,7 @@ class DeployedAccount(Account):
         self._cloud.paddle_aws("manifests", str(self._source.file), *words, "--for-rehearsal")
         return sorted(folder.manifests.glob("*.k8s.yaml"))
 
-    def upload(self, file: Path, address: str) -> None:
+    def upload(self, file: Path, address: str, links: Path) -> None:
         """Uploads twice, so that the destroy has an old version to delete, too."""
         client = self._cloud.client("s3")
         client.put_object(**parse_object(address), Body=b"an earlier version\n")

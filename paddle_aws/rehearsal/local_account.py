@@ -1,9 +1,11 @@
-"""Replaces the account in a rehearsal without a deploy: a bucket that serves local files, and
-manifests with placeholders or, if outputs.json exists, for the deployed cluster.
+"""Replaces the account in a rehearsal without a deploy: manifests with placeholders or, if
+outputs.json exists, for the deployed cluster. There is no bucket: the data job reads links on the
+volume to the files that would be its objects.
 """
 
+import shutil
 from collections.abc import Mapping
-from contextlib import ExitStack
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Self
 
@@ -14,7 +16,6 @@ from paddle_aws.operations.jobs.early_checks import check_deployed
 from paddle_aws.rehearsal.account import Account, proxy_settings
 from paddle_aws.rehearsal.folder import RehearsalFolder
 from paddle_aws.rehearsal.inventory import Resource
-from paddle_aws.rehearsal.local_bucket import LocalBucket
 from paddle_aws.rehearsal.screen import Screen
 from paddle_settings.errors import SettingError
 
@@ -34,26 +35,43 @@ class LocalAccount(Account):
             # The pods run this clone's files, whatever the cluster's image is.
             self._image = PLACEHOLDER
         self.image = PLACEHOLDER if self._image == job.image else self._image
-        self._life = ExitStack()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self._life.close()
+    def __exit__(self, *error: object) -> None: ...
 
-    def deploy(self, folder: RehearsalFolder, screen: Screen) -> None:
-        self._bucket = self._life.enter_context(LocalBucket())
+    def deploy(self, folder: RehearsalFolder, screen: Screen) -> None: ...
 
     def write_manifests(self, folder: RehearsalFolder) -> list[Path]:
         folder.manifests.mkdir()
         return documents.write(self._job, self._outputs, self._image, folder.manifests)
 
-    def upload(self, file: Path, address: str) -> None:
-        self._bucket.serve(file, address)
+    def upload(self, file: Path, address: str, links: Path) -> Path:
+        """Links the files that the address means as S3 does: one object, those below a prefix, or
+        those that match a pattern with `*`.
+        """
+        _, _, key = address.removeprefix("s3://").partition("/")
+        prefix, star, _ = key.partition("*")
+        base, _, name = prefix.rpartition("/")
+        shutil.rmtree(links, ignore_errors=True)
+        single = file.is_file() and not star and name != ""
+        objects = {name: file} if single else {}
+        if not single:
+            top = file.parent if file.is_file() else file
+            for path in (file,) if file.is_file() else file.rglob("*"):
+                below = path.relative_to(top).as_posix()
+                if path.is_file() and (not star or fnmatchcase(f"{base}/{below}".lstrip("/"), key)):
+                    objects[below] = path
+        links.mkdir(parents=True)
+        for below, path in objects.items():
+            (links / below).parent.mkdir(parents=True, exist_ok=True)
+            (links / below).symlink_to(path)
+        return links / name if single else links
 
     def identity(self, namespace: str, account: str) -> Mapping[str, str]:
-        return proxy_settings() | self._bucket.environment
+        # On a machine in AWS, a program must not find the machine's own identity.
+        return proxy_settings() | {"AWS_EC2_METADATA_DISABLED": "true"}
 
     def destroy(self, screen: Screen) -> tuple[Resource, ...]:
         return ()

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from paddle_node.contract import FIRST_PORT, Variable
+from paddle_node.contract import FIRST_PORT, SOURCES, Variable
 from paddle_node.volume.job_folder import JobFolder
 
 from k8s_charts.names import COMPONENT
@@ -81,6 +81,8 @@ class Rehearsal:
         self._supervisor, self._program_archive = supervisor, program
         self._source = self._check(say, data)
         self._variant, self._interpreter = job.image_variant, project / ".venv-image" / "bin"
+        self._places: dict[str, str] = {}
+        """The data job's variables that name files of this machine in place of objects."""
 
     def _check(self, say: Callable[[str], None], data: Path | None) -> Path | None:
         """Returns what to upload; None if the data job reads its source directly, or there is
@@ -252,8 +254,8 @@ class Rehearsal:
     def _split(self, job: Job, host: Host, addresses: AddressBlock) -> dict[str, Any]:
         """Runs the data job. Returns the data manifest."""
         with self.screen.phase("split") as phase:
-            watcher = PodScreen(self.screen)
-            self._run(job, host, addresses, watcher, "the data could not be split")
+            watcher, failed = PodScreen(self.screen), "the data could not be split"
+            self._run(_set_variables(job, self._places), host, addresses, watcher, failed)
             data: dict[str, Any] = json.loads(job_folder(job, host).data_manifest.read_text())
             counts = " + ".join(f"{_records(shard):,}" for shard in data["shards"])
             held_out = _records(data.get("held_out") or {})
@@ -384,12 +386,21 @@ class Rehearsal:
             return
         with self.screen.phase("inputs") as phase:
             data_job, names = _jobs(host, "data")[0], ", ".join(self._inputs)
+            addresses = _input_addresses(data_job)
             for name, file in self._inputs.items():
                 if self.job.uploads_to_bucket:
-                    self._account.upload(file, _input_addresses(data_job)[name])
+                    place = f"inputs/{name}"
+                    addresses[name] = self._upload(data_job, host, file, addresses[name], place)
                 else:
                     put_input(Folder(job_folder(data_job, host).root), self.job, name, file)
+            self._places[Variable.INPUTS] = json.dumps(addresses)
             phase.result = f"{names} to where `submit` brings them"
+
+    def _upload(self, job: Job, host: Host, file: Path, address: str, place: str) -> str:
+        """Brings what an address names; returns where the data job reads it."""
+        folder = job_folder(job, host).root
+        path = self._account.upload(file, address, folder / SOURCES / "links" / place)
+        return address if path is None else f"{_mounted_at(job)}/{path.relative_to(folder)}"
 
     def _bring(self, host: Host) -> None:
         """Puts the data file, the inputs' files and the program's archive where `submit` puts
@@ -403,7 +414,8 @@ class Rehearsal:
                     put_data(Folder(job_folder(job, host).root), self.job, self._source)
                 else:
                     address = _variable(job, Variable.DATA_SOURCE)
-                    self._account.upload(self._source, address)
+                    path = self._upload(job, host, self._source, address, "data")
+                    self._places[Variable.DATA_SOURCE] = path
                     target = f"s3://<bucket>/{address.split('/', 3)[3]}"
                 phase.result = f"{self._source.name} to {target}"
         if host.manifests.jobs and not self.job.splits:
@@ -457,9 +469,7 @@ def _input_addresses(job: Job) -> dict[str, str]:
 
 
 def _fault_of_folder(folder: Path) -> str:
-    """Returns why the files of a folder cannot be served as a bucket's objects; empty if they
-    can.
-    """
+    """Returns why the files of a folder cannot be a bucket's objects; empty if they can."""
     files = 0
     for place, folders, names in os.walk(folder):
         for name in (*folders, *names):
@@ -500,11 +510,14 @@ def _count(number: int, what: str, more: str = "s") -> str:
 
 def job_folder(job: Job, host: Host) -> JobFolder:
     """The job's folder on the volume, found by the path that the manifest gives the pods."""
-    mounted_at = f"{_variable(job, Variable.JOB_PATH)}/{_variable(job, Variable.JOB_NAME)}"
     for mount in job.template.containers[0].mounts:
-        if mount.path == mounted_at:
+        if mount.path == _mounted_at(job):
             return JobFolder(host.volume / mount.sub_path)
-    raise BadInput(f"Job {job.name} mounts nothing at {mounted_at}, its folder")
+    raise BadInput(f"Job {job.name} mounts nothing at {_mounted_at(job)}, its folder")
+
+
+def _mounted_at(job: Job) -> str:
+    return f"{_variable(job, Variable.JOB_PATH)}/{_variable(job, Variable.JOB_NAME)}"
 
 
 def _variable(job: Job, name: str) -> str:
@@ -513,3 +526,17 @@ def _variable(job: Job, name: str) -> str:
     if name not in values:
         raise BadInput(f"Job {job.name} sets no {name}")
     return expand(values[name], {})
+
+
+def _set_variables(job: Job, values: Mapping[str, str]) -> Job:
+    """Returns the Job with other values of variables that its first container sets."""
+    first, *others = job.template.containers
+    environment = tuple(
+        entry.model_copy(update={"value": values[entry.name].replace("$", "$$")})
+        if entry.name in values
+        else entry
+        for entry in first.environment
+    )
+    containers = (first.model_copy(update={"environment": environment}), *others)
+    template = job.template.model_copy(update={"containers": containers})
+    return job.model_copy(update={"template": template})
