@@ -1,8 +1,9 @@
 """The deployment policy is small and narrow, and allows what AWS's own resource handlers call.
 
 `UPDATE_GOLDEN=1 pytest tests/aws/test_deployment_policy.py` rewrites
-stacks/deployment_actions.json. Review what is new in it, and put what none of our templates needs
-into `unused` of handler_calls.json; its `also` has the calls that AWS's schemas leave out.
+paddle_aws/stacks/deployment_actions.json. Review what is new in it, and put what none of our
+templates needs into `unused` of handler_calls.json; its `also` has the calls that AWS's schemas
+leave out.
 """
 
 import functools
@@ -26,7 +27,7 @@ from .simulator import ACCOUNT, ALLOWED, DENIED, REFUSED, Request, decisions
 
 pytestmark = pytest.mark.slow
 
-ACTIONS = PROJECT / "stacks" / "deployment_actions.json"
+ACTIONS = PROJECT / "paddle_aws/stacks/deployment_actions.json"
 HANDLER_CALLS: dict[str, Any] = json.loads(
     Path(__file__).with_name("handler_calls.json").read_text()
 )

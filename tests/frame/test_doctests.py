@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).parents[2]
-ROOMS = ("k8s_charts", "paddle_aws", "paddle_settings", "stacks", "trainer_image")
+ROOMS = ("k8s_charts", "paddle_aws", "paddle_settings", "trainer_image")
 IMAGE_PYTHON = PROJECT / ".venv-image/bin/python"
 CHECK = """
 import doctest, importlib, sys

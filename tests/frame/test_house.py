@@ -79,7 +79,6 @@ def test_no_circle_of_files() -> None:
             (ROOT, "k8s_charts"),
             (ROOT, "paddle_aws"),
             (ROOT, "paddle_settings"),
-            (ROOT, "paddle_aws/stacks"),
             (ROOT / "trainer_image", "paddle_node"),
         )
         for file in (home / room).rglob("*.py")
