@@ -47,7 +47,7 @@ from paddle_aws.rehearsal.pods.manifests import AnyJob, Job
 from paddle_aws.rehearsal.pods.pod import Host
 from paddle_aws.rehearsal.screen import PodScreen, Screen, TrainingScreen
 from paddle_aws.rehearsal.summary import Results, shorten_path
-from paddle_aws.rehearsal.training import Run, Training
+from paddle_aws.rehearsal.training import RunJob, Training
 from paddle_settings.addresses import hide_secrets
 
 
@@ -314,7 +314,7 @@ class Rehearsal:
         addresses: AddressBlock,
         watcher: Watcher,
         failed: str = "training failed",
-        run: Run = run_job,
+        run: RunJob = run_job,
     ) -> JobResult:
         """Runs a job to its end and records it. Raises Failed with the last log lines of the pod
         that made it fail.

@@ -13,7 +13,7 @@ from paddle_aws.rehearsal.pods.job import JobResult, Watcher
 from paddle_aws.rehearsal.pods.manifests import AnyJob
 from paddle_aws.rehearsal.screen import Screen
 
-Run = Callable[..., Coroutine[Any, Any, JobResult]]
+RunJob = Callable[..., Coroutine[Any, Any, JobResult]]
 """Runs a job to its end: (job, host, addresses, *watchers, cancelled)."""
 
 
@@ -22,7 +22,7 @@ class Training:
     """The training of a program that reports no passes."""
 
     job: AnyJob
-    run: Run
+    run: RunJob
     watcher: Callable[[Screen], Watcher]
     """Shows its pods on a screen."""
     ended: str
