@@ -70,8 +70,8 @@ def command_faults(job: JobSettings, command: tuple[str, ...]) -> Iterator[str]:
     globs = command_line.globs(job.resume)
     if job.resume and len(globs) != 1:
         yield (
-            f"resume names {len(globs)} patterns: one {{newest:<glob>}} or "
-            "{newest_stem:<glob>} is needed"
+            f"resume names {len(globs)} patterns: one {{newest:<glob>}}, {{newest_stem:<glob>}} or "
+            "{newest_number:<glob>} is needed"
         )
     for setting, path in [
         *(("resume", glob) for glob in globs),
@@ -123,7 +123,9 @@ def script_fault(command: tuple[str, ...], root: Path) -> str:
     """Returns why a script that the command names cannot run; empty: nothing is known."""
     for number, word in enumerate(command):
         file = root / word
-        if "{" in word or not (number == 0 or word.endswith(".sh")) or not file.is_file():
+        # A bare word is looked for in PATH, whatever the program's folder has of that name.
+        named = word.endswith(".sh") or (number == 0 and "/" in word)
+        if "{" in word or not named or not file.is_file():
             continue
         if number == 0 and not file.stat().st_mode & 0o100:
             return (

@@ -143,7 +143,8 @@ class JobSettings(Settings):
     """
     resume: Annotated[CommandLine, conditions.COMMAND] = ()
     """Words that follow it where something matches their {newest:<glob>} (or
-    {newest_stem:<glob>}, the same without its suffix), such as --resume {newest:output/*.pdparams}.
+    {newest_stem:<glob>}, the same without its suffix; {newest_number:<glob>}, the number that its
+    first * stands for), such as --resume {newest:output/*.pdparams}.
     """
     progress: Annotated[Text | None, Variable.PROGRESS, conditions.COMMAND] = Field(
         default=None, min_length=1

@@ -491,3 +491,11 @@ def test_a_script_that_no_shell_runs_is_named_as_such(
     with pytest.raises(SettingError) as caught:
         parsed(tmp_path, MINE, command=command)
     assert str(caught.value).startswith(says)
+
+
+def test_a_bare_word_is_a_program_of_the_image(tmp_path: Path) -> None:
+    """PaddleGAN has an empty file of the name python."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "python").touch()
+    (tmp_path / "mine" / "train.py").write_text("pass\n")
+    parsed(tmp_path, MINE, command="python train.py")

@@ -176,3 +176,20 @@ def test_a_program_that_the_pods_user_may_not_reach_is_one_sentence(tmp_path):
     finally:
         if root:
             os.seteuid(0)
+
+
+@pytest.mark.parametrize(
+    ("glob", "newest", "number"),
+    [
+        ("output/ppTSM_epoch_*.pdparams", "output/ppTSM_epoch_00012.pdparams", "12"),
+        ("output/v2/epoch-*-loss-*.pdopt", "output/v2/epoch-9-loss-0.31.pdopt", "9"),
+        ("output/m[0-9]/*.pdopt", "output/m3/7.pdopt", "7"),
+    ],
+)
+def test_a_program_that_resumes_by_a_number_gets_it(glob: str, newest: str, number: str):
+    words = ["--resume_epoch", f"{{newest_number:{glob}}}"]
+    pod = node(PADDLE_NODE_COMMAND='["python3"]', PADDLE_NODE_RESUME=json.dumps(words))
+    ranks = runtimes.find_runtime("launch").processes(
+        replace(pod, program=Path("/program")), ADDRESSES[:2], Attempt(2, {"newest": newest})
+    )
+    assert list(ranks)[0].argv[-2:] == ("--resume_epoch", number)

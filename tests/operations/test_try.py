@@ -167,6 +167,38 @@ def lay(folder: Path, files: dict[str, str], **job: object) -> None:
     (folder / "job.yaml").write_text(yaml.safe_dump(settings | job))
 
 
+TOOLS = {
+    "tools/train.py": "import sys\nsys.path.append('..')\nimport net\n",
+    "net/__init__.py": "import inflect_\n",
+}
+
+
+def test_a_path_that_the_script_sets_is_followed_and_one_that_it_lacks_is_named(
+    run: Run, folder: Path, capfd
+) -> None:
+    """PaddleDetection and PaddleGAN append the folder above; PASSL leaves it to PYTHONPATH."""
+    job = {"command": "python tools/train.py", "paddle": "2.6"}
+    lay(folder, TOOLS, **job)
+    done = run("try")
+    assert done.code == 2 and "net/__init__.py:1" in done.err and "inflect_" in done.err
+    lay(folder, {"tools/train.py": "import net\n"}, **job)
+    assert run("try").code == 0
+    assert "net/ of the program's folder, which `environment: {PYTHONPATH: .}` puts on" in (
+        capfd.readouterr().out
+    )
+
+
+def test_epochs_that_begin_anew_are_said(run: Run, folder: Path, capfd) -> None:
+    script = (
+        "import paddle\nmodel = paddle.Model(net)\nmodel.prepare()\nmodel.fit(data, epochs=9)\n"
+    )
+    lay(folder, {"train.py": script}, command="python train.py", paddle="2.6")
+    assert run("try").code == 0
+    assert "train.py:4: paddle.Model.fit counts its epochs anew in each attempt" in (
+        capfd.readouterr().out
+    )
+
+
 def test_what_a_command_finds_by_itself_is_named_and_not_refused(
     run: Run, folder: Path, capfd
 ) -> None:

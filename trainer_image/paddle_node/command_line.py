@@ -21,9 +21,9 @@ PLACEHOLDERS = {
 """The command of a job that names none: a program of our training API, which saves passes and
 resumes inside one.
 """
-NEWEST = ("newest", "newest_stem")
+NEWEST = ("newest", "newest_stem", "newest_number")
 """Only in `resume`: {newest:<glob>} is the newest match, {newest_stem:<glob>} the same without its
-last suffix.
+last suffix, {newest_number:<glob>} the first number in what the first * stands for.
 """
 _CLUSTER = "master nnodes rank ips host nproc_per_node devices gpus start_port job_id log_dir"
 CLUSTER_FLAGS = tuple(_CLUSTER.split())
@@ -162,7 +162,7 @@ def fill(text: str, values: Mapping[str, str], newest: str | None = None) -> str
             return match[0][0]
         name, _, glob = (match[1] or "").partition(":")
         if glob and newest is not None and name in NEWEST:
-            return newest if name == "newest" else str(PurePosixPath(newest).with_suffix(""))
+            return _of_newest(name, glob, newest)
         if match[0][:1] != "{" or glob or name not in values:
             allowed = [f"{{{name_}}}" for name_ in values]
             allowed += [f"{{{name_}:<glob>}}" for name_ in NEWEST] if newest is not None else []
@@ -173,6 +173,17 @@ def fill(text: str, values: Mapping[str, str], newest: str | None = None) -> str
         return values[name]
 
     return _BRACES.sub(replace, text)
+
+
+def _of_newest(name: str, glob: str, newest: str) -> str:
+    if name == "newest":
+        return newest
+    if name == "newest_stem":
+        return str(PurePosixPath(newest).with_suffix(""))
+    path = "/".join(PurePosixPath(newest).parts[-len(PurePosixPath(glob).parts) :])
+    before = len(re.sub(r"\[.[^]]*\]", "?", glob.partition("*")[0]))
+    number = re.search(r"\d+", path[before:])
+    return str(int(number[0])) if number else "0"
 
 
 def globs(words: Sequence[str]) -> set[str]:

@@ -47,6 +47,15 @@ def follow(script: Path, folder: Path) -> Iterator[Import]:
             waiting += files
 
 
+def fitted(text: str) -> int:
+    """Returns the line of a script's call of `fit` of a `paddle.Model`; 0: there is none."""
+    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    if not any(ast.unparse(call.func) == "paddle.Model" for call in calls):
+        return 0
+    fits = (call for call in calls if isinstance(call.func, ast.Attribute))
+    return next((call.lineno for call in fits if ast.unparse(call.func).endswith(".fit")), 0)
+
+
 def _statements(file: Path, package: str) -> Iterator[tuple[str, list[str], int]]:
     """Yields each module that a file imports, the names that it takes from it, and the line."""
     for statement in ast.parse(file.read_bytes(), str(file)).body:

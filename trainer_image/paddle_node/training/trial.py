@@ -78,7 +78,15 @@ def _command(words: Sequence[str], folder: Path) -> None:
     if not script or not (folder / script).is_file():
         print(f"what {' '.join(words[:3])} starts was not checked: `paddle-aws try --run` runs it")
         return
+    texts = [(folder / script).read_text(errors="replace")]
     sys.path.insert(0, str((folder / script).parent))
+    if "sys.path" in texts[0]:  # Most scripts that change it add a folder above their own.
+        sys.path += [str(folder / above) for above in Path(script).parent.parents]
+    if line := imports.fitted(texts[0]):
+        print(
+            f"{script}:{line}: paddle.Model.fit counts its epochs anew in each attempt, also "
+            "behind Model.load: hand it those that are left, such as by {newest_number:<glob>}"
+        )
     unknown: dict[str, str] = {}
     missing: dict[str, str] = {}
     for imported in imports.follow(folder / script, folder):
@@ -91,9 +99,8 @@ def _command(words: Sequence[str], folder: Path) -> None:
                 f"{place}: there is no module {module} in what the pods get: {left}; name it in "
                 "program.include"
             )
-        texts = [(folder / script).read_text(errors="replace")]
-        texts += [imported.file.read_text(errors="replace")]
-        why = _place(module, folder) or _other_path("\n".join(texts))
+        text = "\n".join([*texts, imported.file.read_text(errors="replace")])
+        why = _place(module, folder) or _other_path(text)
         if not why and imported.own:
             raise BadSetting(
                 f"{place}: there is no module {module}: the program's folder has no such file"
@@ -134,11 +141,14 @@ def _left_out(module: str, folder: Path) -> str:
 def _place(module: str, folder: Path) -> str:
     """Returns where the program's own folder has a module that Python's path does not lead to."""
     for path in sorted(folder.rglob(f"{module}*"), key=lambda path: (len(path.parts), path)):
-        if path.name == module and path.is_dir():
-            where = f"{path.relative_to(folder)}/"
-            return f"it is {where} of the program's folder"
-        if path.stem.partition(".")[0] == module and path.suffix in (".py", ".so"):
-            return f"it is {path.relative_to(folder)} of the program's folder"
+        is_package = path.name == module and path.is_dir()
+        is_file = path.stem.partition(".")[0] == module and path.suffix in (".py", ".so")
+        if is_package or is_file:
+            name, above = path.relative_to(folder), path.parent.relative_to(folder)
+            return (
+                f"it is {name}{'/' * is_package} of the program's folder, which `environment: "
+                f"{{PYTHONPATH: {above}}}` puts on Python's path"
+            )
     for name in ("setup.py", "setup.cfg", "pyproject.toml"):
         with contextlib.suppress(OSError):
             if re.search(rf"\b{re.escape(module)}\b", (folder / name).read_text(errors="replace")):
@@ -150,7 +160,7 @@ def _other_path(text: str) -> str:
     """Returns how a script may find modules elsewhere; empty: it has no way that is known."""
     if os.environ.get(Variable.TRIED_IMAGE):
         return "the job has an image of its own, whose packages are not here"
-    way = re.search(r"sys\.(path|meta_path|modules)|addsitedir|importlib|\bpip\b|\bexec\(", text)
+    way = re.search(r"sys\.(meta_path|modules)|addsitedir|-m pip\b|['\"]pip['\"]|\bexec\(", text)
     return f"the script may find it by `{way[0]}`" if way else ""
 
 
