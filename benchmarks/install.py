@@ -8,6 +8,7 @@ The index is the one that pip.conf and PIP_* name. Seconds of the clock, and of 
 
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,7 +18,11 @@ from pathlib import Path
 from paddle_node.requirements import install
 
 PROJECT = Path(__file__).parents[1]
-LOCKS = ("requirements/project.lock", "trainer_image/requirements.lock")
+LOCKS = (
+    "requirements/project.lock",
+    "trainer_image/requirements.lock",
+    "trainer_image/requirements-collective.lock",
+)
 LOCKED = ("--require-hashes", "--no-deps")
 
 
@@ -48,6 +53,7 @@ def main() -> None:
                     command = pip if installer == "pip" else [*uv, *options, "-r", pip[-1]]
                     clock, processor = measure(command, environ)
                     print(f"{lock}, {installer}, {cache}: {clock:.1f}, {processor:.1f}", flush=True)
+                    shutil.rmtree(place)
 
 
 if __name__ == "__main__":

@@ -83,7 +83,7 @@ class Resume(Settings):
 
     set: dict[Text, Text] = Field(min_length=1)
     """Options and their values: {checkpoint} is the newest complete checkpoint, {checkpoint_stem}
-    the same without its last suffix.
+    the same without its last suffix. A name with dashes, such as --resume, is a flag in any style.
     """
     drop: Several[Text] = ()
     """Options that a resumed command must not have."""
@@ -192,7 +192,7 @@ class OptionLine:
             return None
         begin, end = places[-1]
         word = self._words[end - 1]
-        return word if end - begin == 2 and self._options.style == "flag" else word.split("=", 1)[1]
+        return word if end - begin == 2 and self._style(key) == "flag" else word.split("=", 1)[1]
 
     def drop(self, key: str) -> None:
         """Removes the option, wherever it stands."""
@@ -202,17 +202,20 @@ class OptionLine:
     def set(self, key: str, value: str) -> None:
         """Sets the option, once."""
         self.drop(key)
-        style, word = self._options.style, f"{key}={value}"
+        style, word = self._style(key), f"{key}={value}"
         if style == "word":
             self._words.append(word)
         elif style == "flag":
-            self._words += [f"--{key}", value]
+            self._words += [_flag(key), value]
         elif style == "repeated":
             self._words += [self._options.flag[0], word]
         elif groups := list(self._groups()):
             self._words.insert(groups[-1][1], word)
         else:
             self._words += [self._options.flag[0], word]
+
+    def _style(self, key: str) -> str:
+        return "flag" if key.startswith("-") else self._options.style
 
     def _groups(self) -> Iterator[tuple[int, int]]:
         """Yields where the words behind each flag of groups begin and end."""
@@ -226,9 +229,9 @@ class OptionLine:
         """Yields where the option stands; of groups only in the last one, which counts, or in
         `every` one.
         """
-        style, words = self._options.style, self._words
+        style, words = self._style(key), self._words
         if style == "flag":
-            yield from self._flags(f"--{key}")
+            yield from self._flags(_flag(key))
             return
         searched = list(range(len(words)))
         if style == "group":
@@ -251,6 +254,10 @@ class OptionLine:
                 value = self._words[number + 1 : number + 2]
                 has_value = value and not re.match(r"--?[A-Za-z]", value[0])
                 yield number, number + (2 if has_value else 1)
+
+
+def _flag(key: str) -> str:
+    return key if key.startswith("-") else f"--{key}"
 
 
 def load(path: Path) -> Recipe:

@@ -196,6 +196,12 @@ def test_an_unknown_recipe_is_refused(folder: Path) -> None:
             " Global.checkpoints={newest_stem:output/[il][at]*.states}",
         ),
         (
+            "paddledetection",
+            "python tools/train.py -c c.yml -r mine -o epoch=2",
+            "-c c.yml -o epoch=2 save_dir=output"
+            " --resume {newest_stem:output/[0-9]*.pdopt}",
+        ),
+        (
             "paddleseg",
             "python tools/train.py --config c.yml --save_dir output/a --resume_model mine",
             "--config c.yml --save_dir output/a --resume_model {newest:output/a/iter_*}",

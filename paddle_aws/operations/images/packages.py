@@ -22,6 +22,8 @@ from paddle_aws.operations.images.interpreter import PROJECT, index_settings
 
 NUMPY_2 = "2024-06-16"
 """The day of numpy 2.0: packages that were compiled before fail on import beside it."""
+SOURCE_ALONE = "it has no wheel"
+"""The last of the lines is built from its source, which only the installation may run."""
 LEFT = {"pkg_resources": "setuptools<81"}
 """Modules that a newer release of an installed package lacks (setuptools' history, v82)."""
 
@@ -42,8 +44,11 @@ def find_packages(job: TrainingJob, root: Path, modules: Iterable[str], python: 
     """
     resolver = _Resolver(job, python)
     given = list(job.program.requirements)
-    brought = resolver.choose(given)
+    if isinstance(brought := resolver.choose(given), str):
+        given = [line for line in given if resolver.choose([line]) != SOURCE_ALONE]
+        brought = resolver.choose(given)
     there = brought if isinstance(brought, dict) else {}
+    there |= {name_of(line): "" for line in job.program.requirements}
     declared, remarks, lines = _declared(root), list[str](), dict[str, str]()
     for module in modules:
         if module in LEFT:
@@ -57,8 +62,12 @@ def find_packages(job: TrainingJob, root: Path, modules: Iterable[str], python: 
     for name in declared.keys() & resolver.installed - lines.keys():
         if declared[name] != name:
             lines[name] = declared[name]
+    built = dict[str, str]()
     for name, line in list(lines.items()):
         chosen = resolver.choose([*given, line])
+        if chosen == SOURCE_ALONE:
+            built[name] = lines.pop(name)
+            continue
         if isinstance(chosen, dict):
             if name in resolver.installed and name not in chosen:
                 del lines[name]  # The image's own fits.
@@ -77,7 +86,7 @@ def find_packages(job: TrainingJob, root: Path, modules: Iterable[str], python: 
         lines = {name: name for name in lines}
     elif "numpy" not in lines and resolver.needs_numpy_1(chosen):
         lines["numpy"] = "numpy<2"
-    return Found(tuple(sorted(lines.values())), tuple(remarks))
+    return Found(tuple(sorted((lines | built).values())), tuple(remarks))
 
 
 class _Resolver:
@@ -112,6 +121,8 @@ class _Resolver:
             return {c["name"]: c["version"] for c in changes if c["action"] == "installed"}
         if "Failed to fetch" in messages or "error sending request" in messages:
             raise Unreachable("no package index answers")
+        if re.search(rf"\b{name_of(lines[-1])}(==\S+)? ha(s|ve) no usable wheels", messages):
+            return SOURCE_ALONE
         cause = re.search(r"cause: ((?:.+\n?)(?:^ {9}.*\n?)*)", messages, re.MULTILINE)
         return " ".join((cause[1] if cause else messages).split()).partition(" and you require")[0]
 

@@ -143,7 +143,9 @@ def _place(module: str, folder: Path) -> str:
     for path in sorted(folder.rglob(f"{module}*"), key=lambda path: (len(path.parts), path)):
         is_package = path.name == module and path.is_dir()
         is_file = path.stem.partition(".")[0] == module and path.suffix in (".py", ".so")
-        if is_package or is_file:
+        # PaddleSpeech has a module .../librosa.py in a package, and a folder tests/.../soundfile.
+        below = (path.parent / "__init__.py").exists() or "tests" in path.parts
+        if (is_package or is_file) and not below:
             name, above = path.relative_to(folder), path.parent.relative_to(folder)
             return (
                 f"it is {name}{'/' * is_package} of the program's folder, which `environment: "
@@ -151,7 +153,8 @@ def _place(module: str, folder: Path) -> str:
             )
     for name in ("setup.py", "setup.cfg", "pyproject.toml"):
         with contextlib.suppress(OSError):
-            if re.search(rf"\b{re.escape(module)}\b", (folder / name).read_text(errors="replace")):
+            text = (folder / name).read_text(errors="replace")
+            if re.search(rf"(\bname *= *|Extension\(\s*)['\"]?{re.escape(module)}\b", text):
                 return f"{name} names it, which installs the program's folder"
     return ""
 

@@ -214,7 +214,8 @@ class LineReader:
     """Reads a program's lines by a job's patterns. The first group of each is the metric of that
     name; `step` is the step's number. Lines without a step, such as those behind a progress bar,
     belong to the step of the line before. The groups `epoch`, `iteration` and `iterations` together
-    tell the number of a program that counts iterations anew in each epoch.
+    tell the number of a program that counts iterations anew in each epoch; `epochs` in place of
+    `epoch` counts epochs from 0.
     """
 
     def __init__(self, patterns: Mapping[str, str]) -> None:
@@ -315,13 +316,14 @@ class LineReader:
 
 
 def _number_in(match: Any) -> float | None:
-    """Returns the number that a match tells: the first group; or, of epochs from 1 and iterations
+    """Returns the number that a match tells: the first group; or, of epochs and iterations
     within them, how many iterations there were. None: it is no number.
     """
     # No match, a group that is not there, or no number.
     with suppress(AttributeError, IndexError, TypeError, ValueError):
         parts = match.groupdict()
-        if set(parts) != {"epoch", "iteration", "iterations"}:
+        if "iterations" not in parts:
             return float(match[1])
-        return (float(parts["epoch"]) - 1) * float(parts["iterations"]) + float(parts["iteration"])
+        before = float(parts["epochs"]) if "epochs" in parts else float(parts["epoch"]) - 1
+        return before * float(parts["iterations"]) + float(parts["iteration"])
     return None
