@@ -77,9 +77,10 @@ test-nfs: environments  ## what is on the volume, on NFS: a small machine with t
 	@MOUNT_OPTIONS=$$($(BIN)/python -c 'from k8s_charts.kinds.volume import MOUNT_OPTIONS; print(*MOUNT_OPTIONS["nfs"], sep=",")') && \
 		export MOUNT_OPTIONS && $(RUN) tests/nfs/machine env TEST_NFS=yes PYTHONDONTWRITEBYTECODE=yes pytest -q -p no:cacheprovider tests/nfs
 
-test-programs: environments  ## programs of others, unmodified, in two pods, also with a kill -9: PROGRAMS=/path/to/clones
-	@test -d "$(PROGRAMS)" || { echo "PROGRAMS is '$(PROGRAMS)': name the folder with the clones that docs/runtimes.md lists: make test-programs PROGRAMS=/path/to/clones" >&2; exit 2; }
-	@PROGRAMS="$(abspath $(PROGRAMS))" $(PYTEST) tests/programs
+CLONES = $(or $(PROGRAMS),$(REPOSITORIES))
+test-programs: environments  ## programs of others, unmodified, in two pods, also with a kill -9: PROGRAMS= or REPOSITORIES=/path/to/clones
+	@test -d "$(CLONES)" || { echo "PROGRAMS is '$(PROGRAMS)' and REPOSITORIES '$(REPOSITORIES)': name the folder with the clones that tests/programs/*.yaml list: make test-programs REPOSITORIES=/path/to/clones" >&2; exit 2; }
+	@$(if $(PROGRAMS),PROGRAMS="$(abspath $(PROGRAMS))") $(if $(REPOSITORIES),REPOSITORIES="$(abspath $(REPOSITORIES))") $(PYTEST) tests/programs
 
 lint: setup  ## ruff and mypy
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

@@ -198,8 +198,7 @@ def test_an_unknown_recipe_is_refused(folder: Path) -> None:
         (
             "paddledetection",
             "python tools/train.py -c c.yml -r mine -o epoch=2",
-            "-c c.yml -o epoch=2 save_dir=output"
-            " --resume {newest_stem:output/[0-9]*.pdopt}",
+            "-c c.yml -o epoch=2 save_dir=output --resume {newest_stem:output/[0-9]*.pdopt}",
         ),
         (
             "paddleseg",

@@ -16,7 +16,7 @@ from paddle_node.requirements import install
 
 from k8s_charts.spec import TrainingJob
 from paddle_aws.operations.errors import BadInput
-from paddle_aws.operations.images import interpreter
+from paddle_aws.operations.images import interpreter, packages
 from paddle_settings.file import cache_path
 
 pytestmark = pytest.mark.slow
@@ -124,6 +124,40 @@ def test_a_program_gets_its_own_versions_and_the_agent_keeps_its(project: Projec
     begun = entry.replace("runpy.run_module(", "__import__('xxhash'), (lambda *a, **b: 0)(")
     begun = f"__file__ = {str(interpreter.PROJECT / 'trainer_image/start_paddle.py')!r}\n{begun}"
     assert run(python, f"{begun}\nprint(sys.modules['xxhash'].__version__)") == "4.0.0"
+
+
+def test_making_an_environment_is_never_silent(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(install, "REPORT_INTERVAL", 0.01)
+    said: list[str] = []
+    settings = {"name": "a", "trainers": 1, "paddle": "2.6", "command": "python train.py"}
+    program = {"folder": "quick_start", "requirements": ["dill==1.0"]}
+    interpreter.folder(
+        TrainingJob.parse({**settings, "program": program}), project.folder, said.append
+    )
+    assert any(line.endswith("s: unpacking") for line in said), said
+
+
+def test_a_package_without_a_wheel_is_required_all_the_same(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PaddleSpeech needs jieba, of which PyPI has the source alone."""
+    from tests.image.test_built_environment import sdist
+
+    sdist(project.wheels, "jieba", "raise SystemExit('not run by try')")
+    monkeypatch.setattr(packages, "PROJECT", project.folder)
+    python = project.folder / ".venv-image" / "bin"
+    settings = {"name": "a", "trainers": 1, "paddle": "2.6", "command": "python train.py"}
+    for given, modules, lines in [
+        ([], ["jieba", "dill"], ("dill", "jieba")),
+        (["jieba"], ["jieba", "dill"], ("dill",)),
+    ]:
+        job = TrainingJob.parse(
+            {**settings, "program": {"folder": "quick_start", "requirements": given}}
+        )
+        found = packages.find_packages(job, project.wheels, modules, python)
+        assert (found.lines, found.remarks) == (lines, ())
 
 
 @pytest.mark.parametrize(

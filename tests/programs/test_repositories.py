@@ -2,8 +2,8 @@
 rehearsal in its pods to the end, another with a rank killed behind its first checkpoint, and
 `results --model`.
 
-`make test-programs REPOSITORIES=/path/to/clones` runs them and writes docs/receipts/repositories.json;
-repositories.yaml names the clones. What a repository does not do, such as resume exactly, is no
+`make test-programs REPOSITORIES=/path/to/clones` runs them; repositories.yaml names the clones.
+docs/receipts/repositories.json is what was seen. What a repository does not do, such as resume exactly, is no
 failure here: the receipt says what was seen, and the test that it is what repositories.yaml says.
 """
 

@@ -53,10 +53,11 @@ def folder(
     with _lock_folder(packed):
         if not unpacked.is_dir():
             _remove_unused(packed)
-            _run(
-                [python, "-m", "paddle_node.requirements.archive", packed, unpacked],
-                {**os.environ, "PYTHONPATH": str(Path(command_line.__file__).parents[1])},
-            )
+            with install.reports(say, lambda: "unpacking"):
+                _run(
+                    [python, "-m", "paddle_node.requirements.archive", packed, unpacked],
+                    {**os.environ, "PYTHONPATH": str(Path(command_line.__file__).parents[1])},
+                )
     return unpacked / "bin"
 
 

@@ -1,7 +1,7 @@
 """A line is fitted by all ranks together; each tenth step is saved."""
 
-import os
 import sys
+from pathlib import Path
 
 import torch
 from torch.distributed import destroy_process_group, get_rank, init_process_group
@@ -25,7 +25,11 @@ for step in range(start + 1, 201):
     optimizer.step()
     print(f"step {step} loss {loss.item():.6f}", flush=True)
     if step % 10 == 0 and get_rank() == 0:
-        state = {"model": model.module.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
+        state = {
+            "model": model.module.state_dict(),
+            "optimizer": optimizer.state_dict(),
+            "step": step,
+        }
         torch.save(state, "output/new")
-        os.replace("output/new", f"output/step-{step}.pt")
+        Path("output/new").replace(f"output/step-{step}.pt")
 destroy_process_group()

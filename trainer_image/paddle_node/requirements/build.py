@@ -99,7 +99,8 @@ def build(environ: Mapping[str, str], say: Callable[[str], None]) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
     files, packages = _install(place, read, environ, say)
     say(f"packing {len(files)} files")
-    record = archive.add(target, place, files, packages)
+    with install.reports(say, lambda: "packing"):
+        record = archive.add(target, place, files, packages)
     size = (target / record.archive).stat().st_size
     say(
         f"ready after {time.monotonic() - began:.0f} s, {size / 1e6:,.0f} MB: "

@@ -13,8 +13,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from configparser import Error, RawConfigParser
+from contextlib import contextmanager
 from pathlib import Path
 
 REPORT_INTERVAL = 5.0
@@ -35,6 +36,24 @@ def find_uv() -> str:
     return found
 
 
+@contextmanager
+def reports(say: Callable[[str], object], doing: Callable[[], str]) -> Iterator[None]:
+    """Tells `say` every few seconds what is being done, until the block ends."""
+    began, ended = time.monotonic(), threading.Event()
+
+    def report() -> None:
+        while not ended.wait(REPORT_INTERVAL):
+            say(f"{time.monotonic() - began:.0f} s: {doing()}")
+
+    reporter = threading.Thread(target=report, daemon=True)
+    reporter.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        reporter.join()
+
+
 def run(
     words: Sequence[str | Path],
     say: Callable[[str], object],
@@ -44,7 +63,7 @@ def run(
     """Runs `uv pip` with these words, and `source` on its standard input. `say` gets a report every
     few seconds. Returns uv's exit code, its output and its messages.
     """
-    began, doing, messages = time.monotonic(), "resolving", list[str]()
+    messages = list[str]()
     options, variables = translate(environ, locked="--require-hashes" in words)
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile() as given:
         given.write(source)
@@ -58,26 +77,15 @@ def run(
             text=True,
             errors="replace",
         )
-        ended = threading.Event()
-
-        def report() -> None:
-            while not ended.wait(REPORT_INTERVAL):
-                say(f"{time.monotonic() - began:.0f} s: {doing}")
-
-        reporter = threading.Thread(target=report, daemon=True)
-        reporter.start()
-        try:
-            for line in process.stderr or ():
-                messages.append(line)
-                doing = line.strip() or doing
-            code = process.wait()
-        except BaseException:
-            process.kill()
-            raise
-        finally:
-            ended.set()
-            process.wait()
-        reporter.join()
+        with reports(say, lambda: next(filter(str.strip, reversed(messages)), "resolving").strip()):
+            try:
+                for line in process.stderr or ():
+                    messages.append(line)
+                code = process.wait()
+            except BaseException:
+                process.kill()
+                process.wait()
+                raise
         output.seek(0)
         return code, output.read(), "".join(messages)
 
