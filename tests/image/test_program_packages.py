@@ -152,6 +152,8 @@ def test_a_package_without_a_wheel_is_required_all_the_same(
     for given, modules, lines in [
         ([], ["jieba", "dill"], ("dill", "jieba")),
         (["jieba"], ["jieba", "dill"], ("dill",)),
+        # PaddleDetection: what was written is not asked for again.
+        (["setuptools<81", "numpy<2"], ["pkg_resources"], ()),
     ]:
         job = TrainingJob.parse(
             {**settings, "program": {"folder": "quick_start", "requirements": given}}

@@ -48,7 +48,8 @@ def find_packages(job: TrainingJob, root: Path, modules: Iterable[str], python: 
         given = [line for line in given if resolver.choose([line]) != SOURCE_ALONE]
         brought = resolver.choose(given)
     there = brought if isinstance(brought, dict) else {}
-    there |= {name_of(line): "" for line in job.program.requirements}
+    named = {name_of(line) for line in job.program.requirements}
+    there |= dict.fromkeys(named, "")
     declared, remarks, lines = _declared(root), list[str](), dict[str, str]()
     for module in modules:
         if module in LEFT:
@@ -62,30 +63,31 @@ def find_packages(job: TrainingJob, root: Path, modules: Iterable[str], python: 
     for name in declared.keys() & resolver.installed - lines.keys():
         if declared[name] != name:
             lines[name] = declared[name]
+    # Of a package that the job names, its own line counts.
+    lines = {name: line for name, line in lines.items() if name not in named}
     built = dict[str, str]()
-    for name, line in list(lines.items()):
-        chosen = resolver.choose([*given, line])
-        if chosen == SOURCE_ALONE:
-            built[name] = lines.pop(name)
-            continue
-        if isinstance(chosen, dict):
-            if name in resolver.installed and name not in chosen:
-                del lines[name]  # The image's own fits.
-            continue
-        remarks.append(f"{line} cannot be had: {chosen}")
-        if name in resolver.installed:
+    if isinstance(chosen := resolver.choose([*given, *lines.values()]), str):
+        for name, line in list(lines.items()):
+            if isinstance(chosen := resolver.choose([*given, line]), dict):
+                continue
             del lines[name]
-        else:
-            lines[name] = name
-            if isinstance(resolver.choose([*given, name]), str):
+            if chosen == SOURCE_ALONE:
+                built[name] = line
+                continue
+            remarks.append(f"{line} cannot be had: {chosen}")
+            if name not in resolver.installed and isinstance(resolver.choose([*given, name]), dict):
+                lines[name] = name
+            elif name not in resolver.installed:
                 remarks.append(f"no index has {name}: name the package yourself")
-                del lines[name]
-    chosen = resolver.choose([*given, *lines.values()])
+        chosen = resolver.choose([*given, *lines.values()])
     if isinstance(chosen, str):
         remarks.append(f"{', '.join(lines.values())} do not fit together: {chosen}")
         lines = {name: name for name in lines}
-    elif "numpy" not in lines and resolver.needs_numpy_1(chosen):
-        lines["numpy"] = "numpy<2"
+    else:
+        own = resolver.installed - chosen.keys()  # The image's own fits.
+        lines = {name: line for name, line in lines.items() if name not in own}
+        if "numpy" not in lines.keys() | named and resolver.needs_numpy_1(chosen):
+            lines["numpy"] = "numpy<2"
     return Found(tuple(sorted((lines | built).values())), tuple(remarks))
 
 
