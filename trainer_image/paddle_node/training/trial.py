@@ -79,6 +79,8 @@ def _command(words: Sequence[str], folder: Path) -> None:
         print(f"what {' '.join(words[:3])} starts was not checked: `paddle-aws try --run` runs it")
         return
     texts = [(folder / script).read_text(errors="replace")]
+    # The agent's own packages, such as six, are not the program's.
+    sys.path[:] = [path for path in sys.path if Path(path).name != contract.AGENT_PACKAGES]
     sys.path.insert(0, str((folder / script).parent))
     if "sys.path" in texts[0]:  # Most scripts that change it add a folder above their own.
         sys.path += [str(folder / above) for above in Path(script).parent.parents]
