@@ -148,9 +148,9 @@ def _place(module: str, folder: Path) -> str:
         # PaddleSpeech has a module .../librosa.py in a package, and a folder tests/.../soundfile.
         below = (path.parent / "__init__.py").exists() or "tests" in path.parts
         if (is_package or is_file) and not below:
-            name, above = path.relative_to(folder), path.parent.relative_to(folder)
+            place, above = path.relative_to(folder), path.parent.relative_to(folder)
             return (
-                f"it is {name}{'/' * is_package} of the program's folder, which `environment: "
+                f"it is {place}{'/' * is_package} of the program's folder, which `environment: "
                 f"{{PYTHONPATH: {above}}}` puts on Python's path"
             )
     for name in ("setup.py", "setup.cfg", "pyproject.toml"):
