@@ -192,4 +192,4 @@ def test_a_program_that_resumes_by_a_number_gets_it(glob: str, newest: str, numb
     ranks = runtimes.find_runtime("launch").processes(
         replace(pod, program=Path("/program")), ADDRESSES[:2], Attempt(2, {"newest": newest})
     )
-    assert list(ranks)[0].argv[-2:] == ("--resume_epoch", number)
+    assert next(iter(ranks)).argv[-2:] == ("--resume_epoch", number)

@@ -76,8 +76,8 @@ class Rehearsal:
         file = max(self.output.glob(f"attempts/*-1/output/{pattern}"), key=os.path.getmtime)
         os.truncate(file, file.stat().st_size // 2)
 
-    def attempts(self) -> list[str]:
+    def attempts(self, seconds: float = 300) -> list[str]:
         """Waits for the end. Returns what rank 0 printed in each attempt."""
-        assert self.process.wait(300) == 0, self.messages
+        assert self.process.wait(seconds) == 0, self.messages
         log = (self.output / "node_0" / "train.log").read_text(errors="replace")
         return re.split(r"(?m)^---- .* ----$", log)[1:]

@@ -3,8 +3,8 @@ rehearsal in its pods to the end, another with a rank killed behind its first ch
 `results --model`.
 
 `make test-programs REPOSITORIES=/path/to/clones` runs them; repositories.yaml names the clones.
-docs/receipts/repositories.json is what was seen. What a repository does not do, such as resume exactly, is no
-failure here: the receipt says what was seen, and the test that it is what repositories.yaml says.
+docs/receipts/repositories.json is what was seen. That a repository does not resume exactly is no
+failure here, if repositories.yaml says so.
 """
 
 import json
@@ -80,7 +80,7 @@ def test_a_repository_does_what_its_entry_says(name: str, tmp_path: Path) -> Non
         tried, tries = run(place, "try", "--install"), tries + 1
     assert tried.returncode == 0, tried.stdout + tried.stderr
     ready = time.monotonic()
-    (whole,) = (calm := Rehearsal(place, job.name, known["process"])).attempts()
+    (whole,) = (calm := Rehearsal(place, job.name, known["process"])).attempts(1800)
     seconds = time.monotonic() - ready
     lines = lines_of(whole, known["line"])
     got = run(place, "results", "--model", "--to", "model")
@@ -93,7 +93,7 @@ def test_a_repository_does_what_its_entry_says(name: str, tmp_path: Path) -> Non
     killed = Rehearsal(tmp_path / "killed", job.name, known["process"])
     killed.wait_for(f"attempts/*-1/{known['saved']}")
     killed.kill_rank(job.trainers - 1)
-    first, *_, last = (lines_of(attempt, known["line"]) for attempt in killed.attempts())
+    first, *_, last = (lines_of(attempt, known["line"]) for attempt in killed.attempts(1800))
     resumed = "training starts from output/" in killed.messages or known.get("by_itself", False)
     exact = resumed and len(last) < len(lines) and last == lines[-len(last) :]
     entry = {
