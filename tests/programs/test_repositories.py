@@ -130,6 +130,6 @@ def test_the_jobs_of_repositories_have_eight_lines() -> None:
 
 def test_the_receipt_has_what_was_tried() -> None:
     receipt = json.loads(RECEIPT.read_text())
-    assert receipt.keys() == REPOSITORIES.keys()
+    assert receipt.keys() <= REPOSITORIES.keys()
     for name, entry in receipt.items():
         assert entry["commit"] == REPOSITORIES[name].get("commit", "") and entry["trained"], name
