@@ -28,15 +28,8 @@ last suffix, {newest_number:<glob>} the first number in what the first * stands 
 _CLUSTER = "master nnodes rank ips host nproc_per_node devices gpus start_port job_id log_dir"
 CLUSTER_FLAGS = tuple(_CLUSTER.split())
 """Flags of Paddle's launcher for which the job has settings; the settings win."""
-SERVER_FLAGS = (
-    "run_mode",
-    "servers",
-    "trainers",
-    "workers",
-    "server_num",
-    "trainer_num",
-    "worker_num",
-)
+_SERVERS = "run_mode servers trainers workers server_num trainer_num worker_num"
+SERVER_FLAGS = tuple(_SERVERS.split())
 """Flags that make the launcher start parameter servers: under fleet-ps the job's own settings win
 over them, too.
 """

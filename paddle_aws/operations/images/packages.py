@@ -108,14 +108,7 @@ class _Resolver:
         """
         if not lines:
             return {}
-        words: list[str | Path] = [
-            "install",
-            "--dry-run",
-            "--output-format",
-            "json",
-            "--python",
-            self._python,
-        ]
+        words = ("install", "--dry-run", "--output-format", "json", "--python", self._python)
         limits: list[str | Path] = ["--requirements", self._limits, "--constraints", self._limits]
         code, output, messages = self._run([*words, *limits, "--only-binary", ":all:", *lines])
         if code == 0:
@@ -131,14 +124,7 @@ class _Resolver:
     def needs_numpy_1(self, chosen: Mapping[str, str]) -> bool:
         """Returns whether one of these was compiled for numpy 1 and imports it."""
         pins = [f"{name}=={version}" for name, version in chosen.items() if name != "numpy"]
-        words: list[str | Path] = [
-            "compile",
-            "-",
-            "--quiet",
-            "--python",
-            self._python,
-            "--no-header",
-        ]
+        words = ("compile", "-", "--quiet", "--no-header", "--python", self._python)
         source = "\n".join(pins).encode()
         _, annotated, _ = self._run([*words, "--annotation-style", "line"], source)
         asks = re.search(r"^numpy==2\S*\s+# via (.*)$", annotated, re.MULTILINE)
