@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_pascal
@@ -77,10 +78,29 @@ class ClusterOutputs(model.Settings):
     """
     auto_mode: str = ""
     """What EKS Auto Mode makes nodes from, as JSON; empty: nodes come from node groups."""
+    http_proxy: str = ""
+    https_proxy: str = ""
+    no_proxy: str = ""
+    """How data and environment Jobs reach the internet; empty: without a proxy."""
+    certificates: str = ""
+    """PEM of what they trust beside the public certificates; empty: nothing."""
     cluster_dns: str = ""
     """Address of EKS Auto Mode's name service; empty: unknown."""
     placeholders: bool = False
     """Whether nothing is deployed yet: the manifests can be read and checked, but not applied."""
+
+    @property
+    def proxy_variables(self) -> dict[str, str]:
+        """The variables by which a pod's programs find the proxy; empty: there is none."""
+        values = {name: getattr(self, name) for name in ("http_proxy", "https_proxy", "no_proxy")}
+        given = {name: value for name, value in values.items() if value}
+        return {**{name.upper(): value for name, value in given.items()}, **given}
+
+    @property
+    def proxy_ports(self) -> list[int]:
+        """The proxy's ports."""
+        ports = (urlsplit(address).port for address in (self.http_proxy, self.https_proxy))
+        return list(dict.fromkeys(port for port in ports if port))
 
     @property
     def restarts_in_place(self) -> bool:

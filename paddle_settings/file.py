@@ -123,6 +123,9 @@ class _Strict(yaml.SafeLoader):
                     key_node,
                     "a list or a group of settings stands where the name of a setting belongs",
                 )
+            if key_node.tag == "tag:yaml.org,2002:bool" and key_node.value.lower() == "no":
+                # A name of a setting, as YAML 1.2 reads it.
+                key_node.tag = "tag:yaml.org,2002:str"
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, str):
                 raise _fault(

@@ -7,6 +7,8 @@ from pathlib import Path
 sys.path.insert(1, str(Path(sys.prefix, "agent")))
 
 from paddle_node.requirements.build import main
+from paddle_node.trust import trust_certificates
 
 if __name__ == "__main__":
+    trust_certificates()
     sys.exit(main())

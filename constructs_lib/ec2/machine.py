@@ -152,6 +152,21 @@ def write_files(files: Mapping[str, str]) -> str:
     )
 
 
+ANCHOR = "/etc/pki/ca-trust/source/anchors/cluster.pem"
+TRUSTED = "/etc/pki/tls/certs/ca-bundle.crt"
+"""What Amazon Linux trusts: `update-ca-trust` writes it, with what lies among the anchors."""
+
+
+def trust(certificates: str | None) -> tuple[dict[str, str], dict[str, str], str]:
+    """Returns the variables, the files and the lines of a script with which Amazon Linux trusts
+    `certificates`, in PEM, beside its own.
+    """
+    if not certificates:
+        return {}, {}, ""
+    # The AWS CLI has a bundle of its own.
+    return {"AWS_CA_BUNDLE": TRUSTED}, {ANCHOR: certificates}, "update-ca-trust\n"
+
+
 def strip_comments(path: Path) -> str:
     """Returns a script or settings file without its comments, because user data may have 16 KB."""
     return "\n".join(
@@ -166,15 +181,27 @@ def nodeadm_user_data(
     shape: NodeShape,
     files: Mapping[str, str] | None = None,
     extra: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    certificates: str | None = None,
 ) -> ec2.UserData:
     """User data for Amazon Linux 2023's nodeadm
     (https://awslabs.github.io/amazon-eks-ami/nodeadm/): a NodeConfig of `settings`, and a script
     that writes `files`, and runs the lines of `extra`, before nodeadm starts the kubelet.
 
     If the machines have disks of their own, nodeadm combines these into one, which holds the pods'
-    scratch.
+    scratch. It gives itself and every service `environment`. The machine trusts `certificates`
+    from that script on, after nodeadm's first calls of EC2.
     """
-    disks = {"instance": {"localStorage": {"strategy": "RAID0"}}} if shape.has_disks else {}
+    variables, anchors, update = trust(certificates)
+    variables |= environment or {}
+    files = {**(files or {}), **anchors}
+    extra = update + (extra or "")
+    instance: dict[str, Any] = {}
+    if shape.has_disks:
+        instance["localStorage"] = {"strategy": "RAID0"}
+    if variables:
+        instance["environment"] = {"default": variables}
+    disks = {"instance": instance} if instance else {}
     gates = {"featureGates": {"FastImagePull": True}} if shape.parallel_image_pull else {}
     config = {
         "apiVersion": "node.eks.aws/v1alpha1",
@@ -182,7 +209,7 @@ def nodeadm_user_data(
         "spec": {**settings, **disks, **gates},
     }
     reload = "systemctl daemon-reload\n" if files else ""
-    script = f"#!/bin/bash\nset -euo pipefail\n{write_files(files or {})}{reload}{extra or ''}"
+    script = f"#!/bin/bash\nset -euo pipefail\n{write_files(files)}{reload}{extra}"
     parts = {
         # JSON is valid YAML. This way the config is one string with tokens, without Fn::Sub.
         "application/node.eks.aws": json.dumps(config, indent=2),

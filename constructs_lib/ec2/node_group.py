@@ -96,6 +96,10 @@ class NodeGroupProps(TypedDict, total=False):
     """Lines of a bash script that each machine runs as root at boot, before its kubelet starts.
     `set -euo pipefail` holds: a line that fails ends the script.
     """
+    environment: Mapping[str, str]
+    """Variables of every service of the machines, such as HTTPS_PROXY."""
+    certificates: str | None
+    """Certificates in PEM that the machines trust beside the public ones."""
     depends_on: Sequence[IDependable]
     """What must exist before the first node, such as a file system's `mount_targets`."""
 

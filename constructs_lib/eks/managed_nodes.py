@@ -75,9 +75,13 @@ class ManagedNodes(NodeGroup):
         self.role = role or node_role(self, "Role")
         # EKS adds what a node needs to join.
         files, user_data = self._mount_files("kubelet.service"), None
-        extra = props.get("extra_user_data")
-        if shape.has_disks or shape.parallel_image_pull or files or extra:
-            user_data = nodeadm_user_data({}, shape, files, extra)
+        more = (
+            props.get("extra_user_data"),
+            props.get("environment"),
+            props.get("certificates"),
+        )
+        if shape.has_disks or shape.parallel_image_pull or files or any(more):
+            user_data = nodeadm_user_data({}, shape, files, *more)
         template = self._template(user_data=user_data)
         self.resource = eks.CfnNodegroup(
             self,

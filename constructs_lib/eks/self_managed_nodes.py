@@ -93,6 +93,8 @@ class SelfManagedNodes(NodeGroup):
                 self.shape,
                 self._mount_files("kubelet.service"),
                 props.get("extra_user_data"),
+                props.get("environment"),
+                props.get("certificates"),
             ),
         )
         self.resource = self._scaling_group(template)

@@ -147,6 +147,8 @@ class SelfManagedCluster(Construct):
         group_name: name of the control plane's Auto Scaling group; None: CloudFormation generates
             one.
         removal_policy: of the state's volume; SNAPSHOT leaves a snapshot.
+        environment: as `NodeGroupProps` has it, for the control plane.
+        certificates: as `NodeGroupProps` has them, for the control plane.
 
     Attributes:
         cluster_endpoint: https address of the API: the Elastic IP if `api_from` names anybody, else
@@ -187,6 +189,8 @@ class SelfManagedCluster(Construct):
         disk_key: kms.IKey | None = None,
         group_name: str | None = None,
         removal_policy: RemovalPolicy = RemovalPolicy.SNAPSHOT,
+        environment: Mapping[str, str] | None = None,
+        certificates: str | None = None,
     ) -> None:
         super().__init__(scope, id)
         violations = _violations(instance_type, volume_gib, pod_cidr, service_cidr, names)
@@ -241,6 +245,8 @@ class SelfManagedCluster(Construct):
                 Stack.of(self),
                 self._variables(files, release, snapshots, jobs_namespace),
                 self._settings(names, pod_cidr, service_cidr, snapshots),
+                environment=environment,
+                certificates=certificates,
             ),
         )
         self._launch_at(address, template, dict([tag, ("Name", name)]))

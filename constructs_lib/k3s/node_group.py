@@ -165,6 +165,8 @@ class K3sNodeGroup(NodeGroup):
             },
             self._mount_files("k3s-agent.service"),
             props.get("extra_user_data"),
+            props.get("environment"),
+            props.get("certificates"),
         )
         # Two hops: the data job's pod reads the bucket with the machine's role.
         template = self._template(

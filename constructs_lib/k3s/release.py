@@ -18,7 +18,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from constructs_lib.ec2.machine import strip_comments, write_files
+from constructs_lib.ec2.machine import strip_comments, trust, write_files
 
 BOOTSTRAP = Path(__file__).with_name("bootstrap")
 """What a machine of the self-managed cluster runs at boot. Its README explains how; files.json maps
@@ -112,10 +112,14 @@ def boot_user_data(
     k3s: Mapping[str, Any],
     more_files: Mapping[str, str] | None = None,
     extra: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    certificates: str | None = None,
 ) -> ec2.UserData:
     """Returns user data with a machine's `variables`, k3s settings and small files, and
-    `more_files` by path; it runs the lines of `extra`. systemd runs boot.sh, now and later.
+    `more_files` by path; it runs the lines of `extra`. systemd runs boot.sh, now and later, and
+    gives every service `environment`. The machine trusts `certificates`.
     """
+    more, anchors, lines = trust(certificates)
     for name, value in variables.items():
         if "'" in value:
             raise ValueError(f"{name} is {value}: a machine's variable holds no single quote")
@@ -127,12 +131,16 @@ def boot_user_data(
     }
     for name, target in _places("in user data", variables["ROLE"]).items():
         files[target] = strip_comments(BOOTSTRAP / name)
+    if services := {**(environment or {}), **more}:
+        files["/etc/systemd/system.conf.d/environment.conf"] = "\n".join(
+            ["[Manager]", *(f'DefaultEnvironment="{name}={services[name]}"' for name in services)]
+        )
     start = (
         "systemctl daemon-reload\nsystemctl enable --now --no-block paddle-cluster.service "
         "paddle-cluster.timer\n"
     )
-    files |= more_files or {}
-    first = f"{extra}\n" if extra else ""
+    files |= {**anchors, **(more_files or {})}
+    first = lines + (f"{extra}\n" if extra else "")
     text = f"#!/bin/bash\nset -euo pipefail\n{write_files(files)}{first}{start}"
     # In the text the k3s settings are one token, however many settings there are.
     if (size := len(text) + len(json.dumps(k3s))) > LONGEST_USER_DATA:

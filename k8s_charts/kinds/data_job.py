@@ -86,6 +86,7 @@ def _environment(
         Variable.ENVIRONMENT: names.environment(job, image) if job.reads_records else None,
         Variable.DATA_JOB: identity or None,
         "AWS_REGION": region or None,
+        **outputs.proxy_variables,
     }
 
 
@@ -161,6 +162,7 @@ class DataChart(pod.PodChart):
     ) -> None:
         super().__init__(scope, f"{job.name}{DATA_ENDING}", job, labels=labels, customize=customize)
         pod.add_config_map(self, job, "data", "program", job.program.files)
+        pod.add_certificates(self, job, "data", outputs)
         network.add_data_policy(self, job, outputs)
 
         def document(identity: str) -> pod.Object:

@@ -22,7 +22,7 @@ from k8s_charts.spec.job_settings import ENVIRONMENT_ENDING
 _IDENTITY = (Variable.JOB_NAME, Variable.RUN_ID, Variable.JOB_NAMESPACE)
 
 
-def _environment(job: TrainingJob, image: str) -> dict[Any, object]:
+def _environment(job: TrainingJob, outputs: ClusterOutputs, image: str) -> dict[Any, object]:
     program = job.program
     index, identity = program.index, pod.identity(job)
     return {
@@ -35,6 +35,7 @@ def _environment(job: TrainingJob, image: str) -> dict[Any, object]:
         # pip's own variables; a Secret's address has the password.
         "PIP_INDEX_URL": literal(index.url) if index is not None and not index.secret else None,
         "PIP_ONLY_BINARY": ":all:" if index is not None and index.secret else None,
+        **outputs.proxy_variables,
     }
 
 
@@ -55,11 +56,12 @@ class EnvironmentChart(pod.PodChart):
         super().__init__(scope, stem, job, labels=labels, customize=customize)
         network.add_environment_policy(self, job, outputs)
         pod.add_config_map(self, job, "environment", "requirements", pod.requirements(job))
+        pod.add_certificates(self, job, "environment", outputs)
         index = job.program.index
         container = {
             "name": "environment",
             "command": list(contract.BUILD_ENVIRONMENT),
-            "env": pod.environment(_environment(job, image)),
+            "env": pod.environment(_environment(job, outputs, image)),
             "envFrom": [{"secretRef": {"name": index.secret}}] if index and index.secret else None,
             "workingDir": contract.HOME,
         }

@@ -105,6 +105,7 @@ def add_data_policy(scope: Construct, job: TrainingJob, outputs: ClusterOutputs)
     for address in map(urlsplit, addresses):
         ports += [80] if address.scheme == "http" else []
         ports += [address.port] if address.port else []
+    ports += outputs.proxy_ports
     ports = list(dict.fromkeys(ports))
     _add_policy(
         scope,
@@ -127,4 +128,6 @@ def add_environment_policy(scope: Construct, job: TrainingJob, outputs: ClusterO
         address = urlsplit(index.url)
         port = address.port or (80 if address.scheme == "http" else 443)
         rules = [_names(outputs), {**RULES["world"], **allow_ports(*dict.fromkeys((443, port)))}]
+    if rules and outputs.proxy_ports:
+        rules.append({**RULES["world"], **allow_ports(*outputs.proxy_ports)})
     _add_policy(scope, job, "environment", rules)

@@ -173,6 +173,21 @@ def requirements(job: TrainingJob) -> dict[str, str]:
     return {PurePosixPath(contract.REQUIREMENTS).name: job.program.requirements_text}
 
 
+def certificates(outputs: ClusterOutputs) -> dict[str, str]:
+    """Returns the data of the ConfigMap with what a Job's pod trusts beside the public ones."""
+    name = PurePosixPath(contract.CERTIFICATES).name
+    return {name: outputs.certificates} if outputs.certificates else {}
+
+
+def add_certificates(
+    scope: Construct, job: TrainingJob, role: names.Role, outputs: ClusterOutputs
+) -> None:
+    """Adds the ConfigMap of `certificates`, if the cluster has any."""
+    if data := certificates(outputs):
+        place = Construct(scope, "certificates")
+        add_config_map(place, job, role, f"{role}-certificates", data)
+
+
 def template(
     job: TrainingJob,
     role: names.Role,
@@ -219,7 +234,7 @@ def template(
     first |= container
     pod_spec |= {**scheduling.placement(job, role, gpus=gpus > 0, auto=auto), **spec}
 
-    for volume, mount in _more_folders(job, role, program):
+    for volume, mount in _more_folders(job, role, program, outputs):
         pod_spec["volumes"].append(volume)
         first["volumeMounts"].append(mount)
     if job.volume.kind != "none":
@@ -257,7 +272,7 @@ def _refuse(role: names.Role, faults: Iterable[str]) -> None:
 
 
 def _more_folders(
-    job: TrainingJob, role: names.Role, program: str | None
+    job: TrainingJob, role: names.Role, program: str | None, outputs: ClusterOutputs
 ) -> Iterator[tuple[Object, Object]]:
     """Yields the volumes of a pod beside the job's, each with its mount."""
 
@@ -274,6 +289,10 @@ def _more_folders(
         lines = config_map_name(job, "requirements", requirements(job))
         place = str(PurePosixPath(contract.REQUIREMENTS).parent)
         yield folder("requirements", place, {"configMap": {"name": lines}}, readOnly=True)
+    trusted = config_map_name(job, f"{role}-certificates", certificates(outputs))
+    if trusted and role in ("data", "environment"):
+        place = str(PurePosixPath(contract.CERTIFICATES).parent)
+        yield folder("certificates", place, {"configMap": {"name": trusted}}, readOnly=True)
 
 
 def _add(template: Object, job: TrainingJob, role: names.Role) -> None:

@@ -18,7 +18,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, field_validator
 
 from constructs_lib.ec2.node_rules import XEN_TYPE
 from constructs_lib.rules import EMAIL, EMAIL_LENGTH, EMAILS, USD, LogDays
@@ -31,7 +31,14 @@ from paddle_aws.stacks.control_plane_settings import (
     TUNNEL_TYPE,
     ControlPlane,
 )
-from paddle_aws.stacks.network_settings import Network, Zone, ip_network, require_unique
+from paddle_aws.stacks.network_settings import (
+    Network,
+    Proxy,
+    Zone,
+    check_certificates,
+    ip_network,
+    require_unique,
+)
 from paddle_aws.stacks.node_settings import NodeGroup, most_vcpus
 from paddle_aws.stacks.storage_settings import Bucket, FileSystem, Images, Key
 from paddle_settings import layers
@@ -60,6 +67,13 @@ ADDRESSES_PER_NODE = 32
 """VPC addresses to reserve per node: its own, those of its daemons and its jobs' pods, and those
 that the VPC CNI holds ready.
 """
+
+LONGEST_BUNDLE = 4000
+"""Characters of `certificates`, which are an output of a stack and part of machines' user data."""
+ENDPOINTS: dict[str, dict[str, str]] = json.loads(
+    (resources.files("constructs_lib") / "network/endpoint_services.json").read_text("utf-8")
+)
+"""The AWS services with an interface endpoint, by kind of cluster."""
 
 USED_IMAGE = "used-"
 """Begins the tag of an image that a submitted job names, which never expires."""
@@ -221,6 +235,12 @@ class ClusterSpec(Settings):
     """What a deploy may not replace or remove."""
     network: Network = Network()
     """The VPC."""
+    proxy: Annotated[Proxy | None, FIXED] = None
+    """The proxy through which the cluster reaches the internet; unset: none."""
+    certificates: Annotated[str | None, AfterValidator(check_certificates), FIXED] = Field(
+        default=None, max_length=LONGEST_BUNDLE, examples=["-----BEGIN CERTIFICATE-----..."]
+    )
+    """Certificates, in PEM, that nodes, data and environment Jobs trust beside the public ones."""
     zone: Zone = Zone()
     """The cluster's names."""
     key: Key = Key()
@@ -590,6 +610,34 @@ class ClusterSpec(Settings):
     def auto(self) -> bool:
         """Whether EKS Auto Mode makes the nodes."""
         return self.compute == "auto"
+
+    @property
+    def without_proxy(self) -> list[str]:
+        """Hosts, domains and ranges that the cluster reaches without its proxy."""
+        aws = "amazonaws.com.cn" if self.region.startswith("cn-") else "amazonaws.com"
+        services = ENDPOINTS[self.cluster.kind] if self.network.interface_endpoints else {}
+        # Endpoint ecr.api has the name api.ecr.<region>.
+        names = [".".join(reversed(service.split("."))) for service in services.values()]
+        names += [] if self.network.existing else ["s3"]
+        return [
+            *("localhost", "127.0.0.1", "169.254.169.254", "169.254.170.23", ".internal"),
+            *(".svc", ".cluster.local", f".eks.{aws}", (self.zone.existing or self.zone).name),
+            *map(str, (self.network.range, self.cluster.services)),
+            *([self.cluster.pod_cidr] if self.cluster.self_managed else []),
+            *(f"{name}.{self.region}.{aws}" for name in names),
+            *(self.proxy.no if self.proxy else []),
+        ]
+
+    @property
+    def proxy_variables(self) -> dict[str, str]:
+        """The variables by which a machine's services find the proxy; empty: there is none."""
+        if self.proxy is None:
+            return {}
+        no = ",".join(self.without_proxy)
+        values = {"HTTP_PROXY": self.proxy.http, "HTTPS_PROXY": self.proxy.https, "NO_PROXY": no}
+        given = {name: value for name, value in values.items() if value}
+        # curl and dnf read small letters, the AWS CLI and Go both.
+        return given | {name.lower(): value for name, value in given.items()}
 
     @property
     def node_metrics(self) -> bool:

@@ -79,7 +79,13 @@ class K3sClusterStack(PlatformStack):
             disk_key=access.node_volume_key,
             group_name=spec.control_plane_group,
             removal_policy=RemovalPolicy.SNAPSHOT if spec.retain else RemovalPolicy.DESTROY,
+            environment=spec.proxy_variables,
+            certificates=spec.certificates,
         )
+        firewall = self.cluster.firewall
+        for port in spec.proxy.ports if spec.proxy else ():
+            for group in (firewall.nodes, firewall.control_plane):
+                group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(port), "the proxy")
         # AWS stores the private key in this parameter, encrypted, and nowhere else.
         ssh_key = pair.private_key.parameter_name if pair else None
         grant_work(self, ssh_key=ssh_key)
@@ -193,8 +199,7 @@ class K3sNodesStack(PlatformStack):
 
     def group_props(self, name: str, group: NodeGroup) -> NodeGroupProps:
         """Returns a group's props; override it to add some, such as `extra_user_data`."""
-        storage, access = self.platform.storage, self.platform.access
-        props = props_of(group, storage.file_system, access.node_volume_key)
+        props = props_of(self.platform, group)
         if group.ssh is None and (ssh := self.spec.cluster.ssh):
             # A plain name, not a reference: this stack is deployed after the cluster's anyway, and
             # needs no export from it.

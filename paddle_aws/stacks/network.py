@@ -78,6 +78,12 @@ class NetworkStack(PlatformStack):
             # costs nothing.
             CfnWaitConditionHandle(self, "Nothing")
         self.output(**network_outputs(self))
+        # Data and environment Jobs take them.
+        proxies = {"HttpProxy": "HTTP_PROXY", "HttpsProxy": "HTTPS_PROXY", "NoProxy": "NO_PROXY"}
+        variables = spec.proxy_variables
+        self.output(**{out: variables[name] for out, name in proxies.items() if name in variables})
+        if spec.certificates:
+            self.output(Certificates=spec.certificates)
 
     def network_options(self) -> TrainingNetworkOptions:
         """Returns more arguments of the VPC; override it to add subnets or gateway endpoints."""

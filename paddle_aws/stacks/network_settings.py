@@ -1,6 +1,7 @@
 """cluster.yaml's `network` and `zone`: the VPC and the DNS names. Imports no aws_cdk."""
 
 import ipaddress
+import ssl
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
@@ -38,6 +39,18 @@ def refuse_everybody(what: str, example: str) -> AfterValidator:
     everybody.
     """
     return apply_rule(lambda ranges: addresses.refuse_everybody("", ranges, what, example))
+
+
+def check_certificates(value: str) -> str:
+    """Returns a bundle of certificates. Raises Refused for anything else."""
+    allowed = "certificates in PEM, each from BEGIN CERTIFICATE to END CERTIFICATE, are allowed"
+    if "PRIVATE KEY" in value or "BEGIN CERTIFICATE" not in value:
+        raise Refused("", "a text without certificates" if value else None, allowed)
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=value)
+    except (ssl.SSLError, ValueError):
+        raise Refused("", "no bundle that OpenSSL reads", allowed) from None
+    return value
 
 
 def require_unique(what: str, name: Callable[[Any], str] = str) -> AfterValidator:
@@ -173,6 +186,32 @@ class Network(Settings):
         subnet = self.subnet(self.zones[0], public=False)
         # AWS reserves five addresses of every subnet.
         return subnet.num_addresses - 5 if subnet else None
+
+
+PROXY = r"^https?://[A-Za-z0-9.-]+:\d{1,5}$"
+PROXY_EXAMPLES = ["http://proxy.corp.example:3128"]
+Host = Annotated[str, Field(pattern=r"^[A-Za-z0-9.:/_-]{1,253}$", examples=[".corp.example"])]
+
+
+class Proxy(Settings):
+    """The proxy of a corporate network (docs/do/corporate-network.md)."""
+
+    http: str | None = Field(default=None, pattern=PROXY, examples=PROXY_EXAMPLES)
+    """Address for http://; no password, which everybody who reads the stacks could read."""
+    https: str | None = Field(default=None, pattern=PROXY, examples=PROXY_EXAMPLES)
+    """Address for https://."""
+    no: Annotated[list[Host], require_unique("host")] = Field(default=[], max_length=50)
+    """Hosts, domains and ranges to reach without it, beside the cluster's own."""
+
+    def _faults(self) -> Iterator[Fault]:
+        if not (self.http or self.https):
+            yield Refused("https", None, "name the address of the proxy, for https, http or both")
+
+    @property
+    def ports(self) -> list[int]:
+        """The proxy's ports."""
+        addresses_ = filter(None, (self.http, self.https))
+        return list(dict.fromkeys(int(address.rpartition(":")[2]) for address in addresses_))
 
 
 DNS_LABEL = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"

@@ -6,7 +6,6 @@ from typing import Any, cast
 from aws_cdk import Annotations, CfnResource
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
-from aws_cdk import aws_kms as kms
 
 from constructs_lib.acknowledged import acknowledge
 from constructs_lib.ec2.machine import node_role
@@ -17,7 +16,6 @@ from constructs_lib.eks.managed_nodes import AMI_TYPES, ManagedNodes
 from constructs_lib.eks.self_managed_nodes import SelfManagedNodeRole, SelfManagedNodes
 from constructs_lib.storage.file_system import MountableFileSystem
 from constructs_lib.storage.lustre import LustreFileSystem
-from constructs_lib.storage.shared_file_system import ISharedFileSystem
 from paddle_aws.stacks.cluster import ClusterStack
 from paddle_aws.stacks.node_settings import NodeGroup
 from paddle_aws.stacks.part import Platform, PlatformStack, warn_of_types
@@ -84,8 +82,7 @@ class NodesStack(PlatformStack):
 
     def group_props(self, name: str, group: NodeGroup) -> NodeGroupProps:
         """Returns a group's props; override it to add some, such as `extra_user_data`."""
-        platform = self.platform
-        return props_of(group, platform.storage.file_system, platform.access.node_volume_key)
+        return props_of(self.platform, group)
 
     def make_group(
         self, name: str, group: NodeGroup, *, ami_type: str | None = None
@@ -190,11 +187,9 @@ def output_mounts(stack: PlatformStack) -> None:
     stack.output(FileSystemMounts=",".join(sorted(folders)) or "none")
 
 
-def props_of(
-    group: NodeGroup, file_system: ISharedFileSystem, encryption_key: kms.IKey | None
-) -> NodeGroupProps:
+def props_of(platform: Platform, group: NodeGroup) -> NodeGroupProps:
     """Returns a group's settings in the form that the constructs of all kinds take."""
-    zones = group.availability_zones
+    zones, file_system = group.availability_zones, platform.storage.file_system
     return NodeGroupProps(
         shape=group.shape,
         min_size=group.min,
@@ -203,9 +198,11 @@ def props_of(
         vpc_subnets=ec2.SubnetSelection(availability_zones=zones) if zones else None,
         security_groups=[file_system.client_security_group],
         file_system=file_system if isinstance(file_system, MountableFileSystem) else None,
-        encryption_key=encryption_key,
+        encryption_key=platform.access.node_volume_key,
         extra_user_data=file_system.prepare_script
         if isinstance(file_system, LustreFileSystem)
         else None,
+        environment=platform.spec.proxy_variables,
+        certificates=platform.spec.certificates,
         depends_on=[file_system.mount_targets],
     )

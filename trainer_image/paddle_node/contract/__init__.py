@@ -30,6 +30,7 @@ from paddle_node.contract.paths import (
     AGENT_PACKAGES,
     ATTEMPT,
     BUILD_ENVIRONMENT,
+    CERTIFICATES,
     CONSTRAINTS,
     DATA_ENTRY_POINT,
     ENTRY_POINT,

@@ -15,6 +15,8 @@ BUILD_ENVIRONMENT = ("python3", "/opt/paddle/build_environment.py")
 """Builds the environment of a program's requirements."""
 REQUIREMENTS = "/opt/paddle/requirements/requirements.txt"
 """What the environment Job installs: in its container alone, from a ConfigMap."""
+CERTIFICATES = "/opt/paddle/certificates/cluster.pem"
+"""What data and environment Jobs trust beside the public certificates; may be missing."""
 CONSTRAINTS = "/opt/venv/constraints.txt"
 """The limits of the image's Paddle for a program's requirements; may be missing."""
 NUMPY1 = "/opt/venv/requirements-numpy1.in"
