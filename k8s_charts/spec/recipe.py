@@ -90,13 +90,13 @@ class Resume(Settings):
 
 
 class Checkpoint(Settings):
-    """What the stack saves, and when that is whole."""
+    """What the stack saves, and when that is complete."""
 
     path: Text = Field(examples=["{folder}/checkpoint-*"])
     """A glob below {folder}, for folders, or for one file of each checkpoint."""
     files: Several[Text] = ()
-    """What a whole checkpoint has, by name or glob. Of a folder: in it; of a file: beside it, with
-    {stem} for its name without the last suffix. {rank}: one for each rank; `a | b`: either.
+    """What a complete checkpoint has, by name or glob. Of a folder: in it; of a file: beside it,
+    with {stem} for its name without the last suffix. {rank}: one for each rank; `a | b`: either.
     """
     last: Text | None = None
     """The one of `files` that the stack writes last, so it must not be older than the others
@@ -123,7 +123,7 @@ class Recipe(Settings):
     resume: Resume
     checkpoint: Checkpoint
     progress: Text | None = None
-    """As in job.yaml, below {folder}; default: checkpoints that are whole."""
+    """As in job.yaml, below {folder}; default: checkpoints that are complete."""
     success: Text | None = None
     """As in job.yaml, below {folder}."""
     model: Text | None = None
