@@ -201,7 +201,7 @@ class LustreFileSystem(Construct):
     @property
     def prepare_script(self) -> str:
         """Lines of a bash script for a node group's `extra_user_data`: they give the root of a new
-        file system to `posix_id`, once. A machine that cannot mount it boots all the same.
+        file system to `posix_id`, once. A machine that cannot mount it becomes no node.
         """
         return Template(PREPARE.read_text(encoding="utf-8")).substitute(
             source=f"{self.dns_name}@tcp:/{self.mount_name}", owner=self._posix_id

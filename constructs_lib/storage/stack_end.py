@@ -33,7 +33,7 @@ class StackFunction(Construct):
     """
 
     caller = "CloudFormation alone calls it, waits for its answer and says why it failed"
-    """Who calls the function and who notices its failures: why it has no queue, tracing or VPC."""
+    """Who calls the function and who notices its failures: why it has no tracing or VPC."""
 
     def __init__(
         self,
@@ -73,9 +73,8 @@ class StackFunction(Construct):
         self.node.default_child = self.function
         acknowledge(
             self.function,
-            f"{self.caller}: it needs no reserved concurrency, no dead-letter queue and no VPC",
+            f"{self.caller}: it needs no reserved concurrency and no VPC",
             *("NIST.800.53.R5-LambdaConcurrency", "CKV_AWS_115"),
-            *("NIST.800.53.R5-LambdaDLQ", "CKV_AWS_116"),
             *("NIST.800.53.R5-LambdaInsideVPC", "CKV_AWS_117"),
         )
 
@@ -103,6 +102,11 @@ class StackEndFunction(StackFunction):
         super().__init__(scope, id, task=task, handler=handler, encryption_key=encryption_key)
         self.policy.add_statements(
             *statements(STATEMENTS, "ending", stack=Stack.of(self).stack_id),
+        )
+        acknowledge(
+            self.function,
+            f"{self.caller}: it needs no dead-letter queue",
+            *("NIST.800.53.R5-LambdaDLQ", "CKV_AWS_116"),
         )
 
     def request(

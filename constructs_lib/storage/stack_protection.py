@@ -7,18 +7,23 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from aws_cdk import Stack
+from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_events as events
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
 from constructs_lib.acknowledged import acknowledge, wildcard_findings
 from constructs_lib.statements import statements
+from constructs_lib.storage.key_policy import allow_use
 from constructs_lib.storage.stack_end import StackFunction
 from constructs_lib.storage.stack_policy import KEPT
 
 HANDLER = Path(__file__).with_name("stack_protection_handler.py")
 STATEMENTS = Path(__file__).with_name("stack_protection_statements.json")
+TOPIC = Path(__file__).parent.parent / "watch" / "topic_policy.json"
 DEPLOYED = [
     "CREATE_COMPLETE",
     "UPDATE_COMPLETE",
@@ -37,12 +42,18 @@ class StackProtection(StackFunction):
     reports to EventBridge. A policy that was lifted for one deploy is so set again after it. A
     deletion is no update, and stays possible.
 
+    A failure that two more tries of Lambda's do not mend raises an alarm, and goes with its event
+    to the topic `failures`.
+
     Args:
         stacks: names of stacks of this account and region; they need not exist.
+        emails: who gets the alarm and the event.
         encryption_key: KMS key of the function's log group; None: AWS's own.
+        topic_key: KMS key of the topic, whose policy must let CloudWatch use it, as
+            EncryptionKey's does; None: SNS's own encryption.
     """
 
-    caller = "EventBridge alone calls it, and Lambda tries again"
+    caller = "EventBridge alone calls it, Lambda tries again, and an alarm tells of failures"
 
     def __init__(
         self,
@@ -50,7 +61,9 @@ class StackProtection(StackFunction):
         id: str,
         *,
         stacks: Sequence[str],
+        emails: Sequence[str] = (),
         encryption_key: kms.IKey | None = None,
+        topic_key: kms.IKey | None = None,
     ) -> None:
         super().__init__(
             scope,
@@ -106,4 +119,35 @@ class StackProtection(StackFunction):
             function_name=self.function.attr_arn,
             principal="events.amazonaws.com",
             source_arn=rule.attr_arn,
+        )
+        self._tell(emails, topic_key)
+
+    def _tell(self, emails: Sequence[str], key: kms.IKey | None) -> None:
+        """Makes failures an alarm."""
+        allow_use(key, "alarms")
+        self.failures = sns.Topic(self, "Failures", master_key=key, enforce_ssl=True)
+        account = self.failures.stack.account
+        (publishes,) = statements(TOPIC, "alarms", topic=self.failures.topic_arn, account=account)
+        self.failures.add_to_resource_policy(publishes)
+        for email in emails:
+            self.failures.add_subscription(subscriptions.EmailSubscription(email))
+        self.failures.grant_publish(self.policy)
+        self.function.dead_letter_config = lambda_.CfnFunction.DeadLetterConfigProperty(
+            target_arn=self.failures.topic_arn
+        )
+        name = cloudwatch.CfnAlarm.DimensionProperty(name="FunctionName", value=self.function.ref)
+        cloudwatch.CfnAlarm(
+            self,
+            "Failed",
+            alarm_description="A deployed stack may be unprotected: `paddle-aws protect`",
+            namespace="AWS/Lambda",
+            metric_name="Errors",
+            dimensions=[name],
+            statistic="Sum",
+            period=300,
+            evaluation_periods=1,
+            threshold=0,
+            comparison_operator="GreaterThanThreshold",
+            treat_missing_data="notBreaching",
+            alarm_actions=[self.failures.topic_arn],
         )

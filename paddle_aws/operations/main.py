@@ -22,7 +22,7 @@ COMMANDS = {
     ),
     "This machine": ("trial", "rehearse", "storm"),
     "Cluster": ("kubeconfig", "setup", "diff", "protect"),
-    "Account": ("bootstrap", "doctor", "leftovers", "cost"),
+    "Account": ("bootstrap", "doctor", "leftovers", "cost", "acceptance"),
 }  # fmt: skip
 """The modules of the commands, by their group in the help."""
 HINTS = {

@@ -86,7 +86,14 @@ class AccessStack(PlatformStack):
             lifters=named,
         )
         if spec.protect.after_deploy:
-            StackProtection(self, "Protection", stacks=spec.stack_names, encryption_key=self.key)
+            StackProtection(
+                self,
+                "Protection",
+                stacks=spec.stack_names,
+                emails=spec.budget.emails if spec.budget else (),
+                encryption_key=self.key,
+                topic_key=self.node_volume_key,
+            )
         self.output(KeyArn=self.key.key_arn, OperatorPolicyArn=policy.managed_policy_arn)
 
 

@@ -5,6 +5,8 @@ every variable.
 import re
 import shutil
 import subprocess
+from pathlib import Path
+from string import Template
 from typing import Any
 
 import pytest
@@ -115,3 +117,32 @@ def test_each_call_of_the_aws_cli_is_one_that_aws_knows() -> None:
         } <= given, operation
         if query := re.search(r"--query (?:'([^']+)'|(\S+))", rest):
             assert jmespath.search(query[1] or query[2], like(described.output_shape)), operation
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fails", ["", "dnf", "mount", "chown"])
+def test_a_machine_that_cannot_mount_lustre_becomes_no_node(tmp_path: Path, fails: str) -> None:
+    """What is real: the shell and the script; dnf, mount and systemctl only say what they are."""
+    script = Template((PROJECT / "constructs_lib/storage/prepare-lustre.sh").read_text())
+    text = script.substitute(source="fs.example@tcp:/x", owner=1000)
+    text = text.replace("/dev/console", str(tmp_path / "console"))
+    for name in ("dnf", "mount", "umount", "chown", "stat", "sleep", "systemctl"):
+        says = "echo 0" if name == "stat" else f"echo {name} $* >>{tmp_path}/calls"
+        (tmp_path / name).write_text(f"#!/bin/sh\n{says}\n[ {name} != '{fails}' ]\n")
+        (tmp_path / name).chmod(0o755)
+    done = subprocess.run(
+        ["bash", "-c", f"set -euo pipefail\n{text}\necho on >>{tmp_path}/calls"],
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+    )
+    calls = (tmp_path / "calls").read_text()
+    assert (done.returncode == 0) == (not fails) == calls.endswith("on\n"), done.stderr
+    masked = "systemctl mask --now nodeadm-run.service kubelet.service\n"
+    assert calls.endswith(masked) == bool(fails)
+    if fails:
+        assert "cannot be mounted on kernel" in (tmp_path / "console").read_text()
+        assert calls.count(f"{fails} ") == 4, "it is tried again"
+    else:
+        assert "mount -t lustre -o relatime,flock fs.example@tcp:/x" in calls
+        assert "chown 1000:1000" in calls and "umount" in calls

@@ -157,12 +157,17 @@ class Day(Account):
 @pytest.fixture(scope="module")
 def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubernetesApi]:
     """The tests' Kubernetes API, over TLS."""
-    folder = tmp_path_factory.mktemp("door")
+    with behind_tls(KubernetesApi(), tmp_path_factory.mktemp("door")) as api:
+        yield api
+
+
+@contextmanager
+def behind_tls(api: KubernetesApi, folder: Path) -> Iterator[KubernetesApi]:
+    """Serves `api` over TLS; `entry` is what door.py gives clusters for it."""
     files = ["-keyout", folder / "key", "-out", folder / "certificate"]
     names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
     make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
     subprocess.run([*make, *files, *names], check=True, capture_output=True)
-    api = KubernetesApi()
     api.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     api.tls.load_cert_chain(folder / "certificate", folder / "key")
     with api:

@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError
 
 from paddle_aws.rehearsal.cloud import Cloud
 
-from .conftest import Deploy
+from .conftest import Deploy, settled
 
 pytestmark = pytest.mark.slow
 
@@ -69,6 +69,41 @@ def test_what_holds_data_is_not_deleted_with_its_stack(cloud: Cloud, deploy: Dep
     assert "not empty" in why_not_deleted(cloud, "images")
     s3.delete_object(Bucket="full", Key="data")
     ecr.batch_delete_image(repositoryName="full", imageIds=[{"imageTag": "1"}])
+
+
+@pytest.mark.parametrize("action", ["logs:CreateLogGroup", "logs:PutLogEvents"])
+def test_a_log_group_comes_back_if_its_function_may_make_it(cloud: Cloud, action: str) -> None:
+    """A function's last lines come after its delete. Ours may make no group, so a destroy leaves
+    none.
+    """
+    who = {"Effect": "Allow", "Principal": {"Service": "lambda.amazonaws.com"}}
+    may = {"Effect": "Allow", "Action": action, "Resource": "*"}
+    role = {
+        "AssumeRolePolicyDocument": {"Statement": [{**who, "Action": "sts:AssumeRole"}]},
+        "Policies": [{"PolicyName": "writes", "PolicyDocument": {"Statement": [may]}}],
+    }
+    function = {
+        "Runtime": "python3.14",
+        "Handler": "index.handler",
+        "Code": {"ZipFile": "def handler(event, context): pass"},
+        "Role": {"Fn::GetAtt": ["Role", "Arn"]},
+        "LoggingConfig": {"LogGroup": {"Ref": "Logs"}},
+    }
+    resources = {
+        "Role": {"Type": "AWS::IAM::Role", "Properties": role},
+        "Logs": {"Type": "AWS::Logs::LogGroup", "Properties": {"LogGroupName": "late"}},
+        "Function": {"Type": "AWS::Lambda::Function", "Properties": function},
+    }
+    api, logs = cloud.client("cloudformation"), cloud.client("logs")
+    body = json.dumps({"Resources": resources})
+    api.create_stack(StackName="late", TemplateBody=body, Capabilities=["CAPABILITY_IAM"])
+    assert settled(api, "late")["StackStatus"] == "CREATE_COMPLETE"
+    api.delete_stack(StackName="late")
+    assert settled(api, "late") == {}
+    left = logs.describe_log_groups(logGroupNamePrefix="late")["logGroups"]
+    assert bool(left) == (action == "logs:CreateLogGroup")
+    for group in left:
+        logs.delete_log_group(logGroupName=group["logGroupName"])
 
 
 def test_what_others_use_is_not_deleted_with_its_stack(cloud: Cloud, deploy: Deploy) -> None:

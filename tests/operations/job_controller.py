@@ -137,12 +137,16 @@ class JobController(KubernetesApi):
         ]
         for pod in pods:
             self.end(pod, code, message)
+        self.conclude(job, code, len(pods))
+
+    def conclude(self, job: Object, code: int, pods: int) -> None:
+        """Ends a Job."""
         condition = {"type": "Complete", "status": "True", "lastTransitionTime": now()}
         if code:
             failure = f"Container trainer failed with exit code {code}"
             condition |= {"type": "Failed", "reason": "PodFailurePolicy", "message": failure}
         counted = "failed" if code else "succeeded"
-        self.put(job | {"status": {"conditions": [condition], counted: len(pods)}})
+        self.put(job | {"status": {"conditions": [condition], counted: pods}})
 
     def end(self, pod: Object, code: int, message: str = "") -> None:
         self.put(pod | {"status": ended_status(pod, code, message)})

@@ -169,6 +169,39 @@ def test_without_prices_there_is_no_sum(run: Run, lock: Path, case: dict[str, An
     )
 
 
+def test_fsx_for_lustre_has_a_price(run: Run, files: PriceFiles, lock: Path) -> None:
+    Path("cluster.yaml").write_text("retain: false\nfile_system: {kind: lustre}\n")
+    row = {"Unit": "GB-Mo", "operation": "CreateFileSystem:Lustre"}
+    rates = {"": "0.14", ".SSD.125": "0.145", ".SSD.250": "0.21", ".MultiAZ:SSD": "0.23"}
+    rows = [
+        {**row, "usageType": f"USW2-Storage{rate}", "PricePerUnit": usd}
+        for rate, usd in rates.items()
+    ]
+    others = {"usageType": "USW2-Storage.SSD.125", "operation": "CreateFileSystem:Windows"}
+    files.offer("AmazonFSx", [*rows, {**row, **others, "PricePerUnit": "0.13"}])
+    assert read(run, files, "cluster.yaml")["fsx-lustre-125-gb-month"] == "0.145"
+    items = json.loads(run("cost", "cluster.yaml", "--json").out)["items"]
+    [lustre] = [item["month_usd"] for item in items if "Lustre" in item["what"]]
+    assert lustre == pytest.approx(174)
+
+
+def test_the_pages_example_is_priced_by_its_own_prices(run: Run, lock: Path) -> None:
+    page = (Path(CONFIG).parent / "docs" / "do" / "cost.md").read_text()
+    lines = [line.strip("| ").split(" | ") for line in page.splitlines() if line[:2] == "| "][1:]
+    document = json.loads(lock.read_text())
+    items = json.loads(run("cost", CONFIG, "--lock", str(lock), "--json").out)["items"]
+    names = {item["what"]: item["price"] for item in items}
+    for what, _, usd, _ in lines[:-1]:
+        document["prices"][names[what]] = {"usd": usd.split()[0]}
+    lock.write_text(json.dumps(document))
+    cost = json.loads(run("cost", CONFIG, "--lock", str(lock), "--json").out)
+    assert cost["unknown"] == [] and len(lines) == len(cost["items"]) + 1
+    for (what, count, _, month), item in zip(lines, cost["items"], strict=False):
+        assert (what, float(count)) == (item["what"], item["count"])
+        assert float(month) == pytest.approx(item["month_usd"], abs=0.005)
+    assert float(lines[-1][-1]) == pytest.approx(cost["month_usd"], abs=0.005)
+
+
 def test_sums_are_of_what_is_known(run: Run, lock: Path) -> None:
     cost = json.loads(run("cost", CONFIG, "--hours", "10", "--lock", str(lock), "--json").out)
     by_name = {row["price"]: row for row in cost["items"]}

@@ -7,13 +7,14 @@ NodeClass is not public, so no test here knows it.
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import kubernetes_api
 import kubernetes_validate
 import pytest
 import yaml
 from commands import Run
-from job_controller import JobController
+from job_controller import JobController, Script
 
 from k8s_charts.spec import pod_security
 
@@ -154,3 +155,41 @@ def test_a_pool_that_is_no_longer_wanted_is_named_and_all_go_before_a_destroy(
     )
     done = run("setup", "--remove")
     assert done.code == 0 and not [*api.all("nodepools"), *api.all("nodeclasses")], done.err
+
+
+def test_a_pod_says_whether_the_gpus_of_a_group_work(
+    run: Run, api: JobController, folder: Path
+) -> None:
+    """Limits: no GPU is here; tests/fleet runs the all-reduce by gloo."""
+    nodes = {"workers": {}, "gpus": {"instance_types": ["g5.12xlarge"], "gpu": True}}
+    settings = {"retain": False, "nodes": nodes}
+    (folder / "cluster.yaml").write_text(yaml.safe_dump(settings))
+    done = run("setup")
+    assert done.code == 0 and "GPUs of gpus: not checked, there is no node yet" in done.err
+    labels = {"paddle-aws/gpu": "true", "node.kubernetes.io/instance-type": "g5.12xlarge"}
+    api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1", "labels": labels}})
+    checked = []
+
+    def keep(document: dict[str, Any]) -> None:
+        checked.extend([document] if document["kind"] == "Job" else [])
+        api.control(document)
+
+    api.created = keep
+    api.scripts["reader"] = Script(("+---+", "4 GPUs, an all-reduce over 4 GPUs: 12.0 s"))
+    done = run("setup")
+    assert done.code == 0, done.err
+    assert done.err.endswith("GPUs of gpus: 4 GPUs, an all-reduce over 4 GPUs: 12.0 s\n")
+    assert not api.all("jobs"), "the Job is gone"
+    [job] = checked
+    kubernetes_validate.validate(job, "1.34", strict=True)
+    assert not list(pod_security.faults(job["spec"]["template"]["spec"], "restricted"))
+    [container] = job["spec"]["template"]["spec"]["containers"]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == "4"
+    image = json.loads((folder / "image.json").read_text())["image"]
+    assert container["image"] == image and container["command"][-1].startswith("nvidia-smi && ")
+    why = "an all-reduce over the GPUs failed: NCCL error"
+    api.scripts["reader"] = Script((why,), code=71, message=why)
+    done = run("setup")
+    assert done.code == 1 and "GPUs of gpus: " in done.err and why in done.err
+    (folder / "image.json").unlink()
+    assert "GPUs of gpus: not checked, there is no image yet" in run("setup").err

@@ -1,6 +1,9 @@
 """Items that cost money merely because a cluster exists."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from decimal import Decimal
+from typing import Any
 
 from paddle_aws.operations.account.machines import machines
 from paddle_aws.stacks.cluster_spec import ClusterSpec
@@ -9,6 +12,18 @@ SECRETS = 6
 """Two join tokens, the CA's hash, the kubeconfigs of three teams."""
 ENDPOINTS = {"eks": 11, "self-managed": 10}
 """Number of interface endpoints that `network.interface_endpoints` makes in each zone."""
+
+HOURS = 730
+"""Hours per month, as AWS's own calculator counts them."""
+LEFT_OUT = (
+    "taxes, discounts, support; data through NAT gateways, between zones and to the internet; "
+    "stored data (EFS, S3, ECR, logs, backups, snapshots); what EFS reads and writes (its elastic "
+    "throughput); logs taken in (control plane, network, containers); the metrics of Container "
+    "Insights (`budget`, `logs`); disks' throughput above gp3's 125 MiB/s; requests to S3, KMS and "
+    "Secrets Manager; the private zone, dashboards and alarms; nodes beyond `desired`; EKS Auto "
+    "Mode's charge on each machine, and its own machine for add-ons; EKS's extra charge for a "
+    "Kubernetes version past its standard support"
+)
 
 
 @dataclass(frozen=True)
@@ -66,3 +81,25 @@ def items(spec: ClusterSpec) -> list[Item]:
             Item(f"GiB of disk ({where})", "ebs-gp3-gb-month", count * group.disk, not auto)
         )
     return [item for item in costs if item.count]
+
+
+def estimate(
+    asked: Iterable[Item], prices: Mapping[str, str], hours: float
+) -> list[dict[str, Any]]:
+    """Returns each item with its price and its dollars in a month and in a run of some hours; None
+    where the price is unknown.
+    """
+    return [_row(item, prices, hours) for item in asked]
+
+
+def _row(item: Item, prices: Mapping[str, str], hours: float) -> dict[str, Any]:
+    usd, hourly = prices.get(item.price), item.price.endswith("-hour")
+    month = (
+        None
+        if usd is None
+        else Decimal(usd) * Decimal(float(item.count)) * (HOURS if hourly else 1)
+    )
+    run = None if month is None else float(month * Decimal(str(hours)) / HOURS)
+    month = month if item.always else month and Decimal(0)
+    sums = {"usd": usd, "month_usd": None if month is None else float(month), "run_usd": run}
+    return {**asdict(item), "count": float(item.count), "hourly": hourly, **sums}

@@ -2,31 +2,17 @@
 were read from AWS.
 """
 
-from dataclasses import asdict
-from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from paddle_aws.operations.account.cost_items import Item, items
+from paddle_aws.operations.account.cost_items import LEFT_OUT, estimate, items
 from paddle_aws.operations.account.locks.locked_prices import PRICES, read_prices
 from paddle_aws.operations.errors import BadInput, cli_errors
 from paddle_aws.operations.options import CLUSTER, Config, Json
 from paddle_aws.operations.screen import echo, print_json, print_table, say
 from paddle_aws.stacks.cluster_spec import load_cluster
-
-HOURS = 730
-"""Hours per month, as AWS's own calculator counts them."""
-LEFT_OUT = (
-    "taxes, discounts, support; data through NAT gateways, between zones and to the internet; "
-    "stored data (EFS, S3, ECR, logs, backups, snapshots); what EFS reads and writes (its elastic "
-    "throughput); logs taken in (control plane, network, containers); the metrics of Container "
-    "Insights (`budget`, `logs`); disks' throughput above gp3's 125 MiB/s; requests to S3, KMS and "
-    "Secrets Manager; the private zone, dashboards and alarms; nodes beyond `desired`; EKS Auto "
-    "Mode's charge on each machine, and its own machine for add-ons; EKS's extra charge for a "
-    "Kubernetes version past its standard support"
-)
 
 
 def cost(
@@ -56,7 +42,7 @@ def cost(
                     f"{lock} has no price of {item.what}: `paddle-aws lock prices` reads it, if "
                     "AWS has such a type"
                 )
-        rows = [_row(item, locked["prices"], hours) for item in asked]
+        rows = estimate(asked, locked["prices"], hours)
         month, run = (sum(row[part] or 0 for row in rows) for part in ("month_usd", "run_usd"))
         unknown = [row["what"] for row in rows if row["month_usd"] is None]
         if json:
@@ -87,19 +73,6 @@ def cost(
             )
             say(f"unknown: {', '.join(unknown)}{spot}")
         say(f"left out: {LEFT_OUT}")
-
-
-def _row(item: Item, prices: dict[str, Any], hours: float) -> dict[str, Any]:
-    usd, hourly = prices.get(item.price), item.price.endswith("-hour")
-    month = (
-        None
-        if usd is None
-        else Decimal(usd) * Decimal(float(item.count)) * (HOURS if hourly else 1)
-    )
-    run = None if month is None else float(month * Decimal(str(hours)) / HOURS)
-    month = month if item.always else month and Decimal(0)
-    sums = {"usd": usd, "month_usd": None if month is None else float(month), "run_usd": run}
-    return {**asdict(item), "count": float(item.count), "hourly": hourly, **sums}
 
 
 def _dollars(value: float | None) -> str:

@@ -42,7 +42,11 @@ def prices(
     """
     with cli_errors("interrupted: the lock is as it was"):
         spec = load_cluster(config)
-        asked = queries(sorted({kind for group in machines(spec) for kind in group.types}))
+        file_system = spec.file_system
+        asked = queries(
+            sorted({kind for group in machines(spec) for kind in group.types}),
+            file_system.per_unit_storage_throughput if file_system.lustre else None,
+        )
         read, offered = read_prices(files, spec.region, asked)
         for name, kind in [(group.name, kind) for group in machines(spec) for kind in group.types]:
             if kind not in offered:

@@ -10,7 +10,16 @@ from k8s_charts.deployed import ClusterOutputs
 from paddle_aws.operations.account.setup_documents import documents
 from paddle_aws.operations.cluster.cluster_api import ApiError, ClusterApi
 from paddle_aws.operations.errors import BadInput, Failed, cli_errors
-from paddle_aws.operations.options import CLUSTER, OUTPUTS, Config, Context, Outputs
+from paddle_aws.operations.jobs.one_pod import check_gpus
+from paddle_aws.operations.options import (
+    CLUSTER,
+    IMAGE_FILE,
+    OUTPUTS,
+    Config,
+    Context,
+    ImageFile,
+    Outputs,
+)
 from paddle_aws.operations.screen import echo, say
 from paddle_aws.stacks.cluster_spec import load_cluster
 
@@ -35,13 +44,15 @@ def setup(
         typer.Option("--remove", help="End all nodes of `compute: auto`, before `cdk destroy`."),
     ] = False,
     context: Context = None,
+    image_file: ImageFile = IMAGE_FILE,
 ) -> None:
     """Prepare a deployed cluster: deployers' rights, device plugins, the images that nodes keep,
     node pools of `compute: auto`, Kueue's queue.
 
     It installs nothing on this machine: `make setup`, in a clone, does that. An administrator runs
-    it after a deploy, and again after a change of cluster.yaml's `nodes` or
-    `jobs`. It changes only what differs.
+    it after a deploy, and again after a change of cluster.yaml's `nodes` or `jobs`. It changes only
+    what differs. At the end, a pod on a node of each group with `gpu` says whether its GPUs work:
+    nvidia-smi, and an all-reduce by the pushed image's Paddle.
 
     Example: paddle-aws setup
 
@@ -89,6 +100,8 @@ def setup(
                     f"node pool {name} is no longer in cluster.yaml: `kubectl delete "
                     f"nodepool,nodeclass {name}` ends its nodes"
                 )
+        if not dry_run:
+            check_gpus(cluster, spec, image_file)
 
 
 def _remove(cluster: ClusterApi) -> None:

@@ -1,31 +1,17 @@
 """Measures a trained model on the records that were held out from training, in a Job of one pod."""
 
 import secrets
-import time
 from contextlib import AbstractContextManager
 from typing import Self
 
 from pydantic import BaseModel, Field, ValidationError
 
-from paddle_aws.operations.cluster.cluster_api import ClusterApi, Object
+from paddle_aws.operations.cluster.cluster_api import ClusterApi
 from paddle_aws.operations.errors import BadInput, Failed
-from paddle_aws.operations.jobs.objects.job_objects import (
-    JOB_NAME,
-    has_ended,
-    newest,
-    pods,
-    read_state,
-    runs,
-    selector,
-)
-from paddle_aws.operations.jobs.objects.pod_state import states
-from paddle_aws.operations.jobs.removal import remove
+from paddle_aws.operations.jobs.objects.job_objects import newest, runs, selector
+from paddle_aws.operations.jobs.one_pod import run_one_pod
 from paddle_aws.operations.jobs.volume.access import VolumeAccess
 from paddle_aws.operations.jobs.volume.saved_passes import saved_passes
-from paddle_aws.operations.screen import say
-
-POLL_INTERVAL = 1.0
-"""Seconds between two looks at the evaluation's pod."""
 
 
 class Evaluation(BaseModel, frozen=True):
@@ -70,34 +56,5 @@ def measure(
         if not any(pass_.complete for pass_ in saved_passes(there, there.files("output"))):
             raise BadInput(f"job {name} has no complete pass: there is nothing to measure yet")
     document = evaluation.evaluation_job(training, f"{name[:40]}-evaluate-{secrets.token_hex(4)}")
-    path = cluster.path(document)
-    cluster.apply(document)
-    try:
-        return Evaluation.parse(_log(cluster, document, path))
-    finally:
-        remove(cluster, path)
-
-
-def _log(cluster: ClusterApi, document: Object, path: str) -> str:
-    """Waits for the evaluation, and returns what its pod wrote once it has succeeded."""
-    name, namespace = document["metadata"]["name"], document["metadata"]["namespace"]
-    reported = ""
-    while True:
-        job = cluster.find(path)
-        if job is None:
-            raise Failed(f"the evaluation {name} was deleted before its end")
-        pods_ = cluster.items(pods(namespace), f"{JOB_NAME}={name}")
-        seen, refused = states(cluster, namespace, pods_, [job])
-        if has_ended(job):
-            break
-        waits = [pod.reason for pod in seen if pod.phase == "waiting"] or refused.values()
-        if (reason := next(iter(waits), "")) and reason != reported:
-            say(f"the evaluation waits: {reason}")
-            reported = reason
-        time.sleep(POLL_INTERVAL)
-    if (end := read_state(job)).phase == "failed" or not seen:
-        why = next((pod.failure for pod in seen if pod.reason), end.reason)
-        raise Failed(f"the trained model could not be measured: {why}")
-    return cluster.request("GET", f"{pods(namespace)}/{seen[0].name}/log").data.decode(
-        errors="replace"
-    )
+    failed = "the trained model could not be measured"
+    return Evaluation.parse(run_one_pod(cluster, document, "the evaluation", failed))

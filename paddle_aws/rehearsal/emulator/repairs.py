@@ -39,6 +39,8 @@ def apply() -> None:
     complete_after("AWS::EKS::Nodegroup", _complete_nodegroup)
     for kind in KEPT:
         _refuse_delete(kind)
+    for kind, (delete, _) in RETURNS.items():
+        wrap_handlers(kind, delete=delete)
     # MiniStack has no FSx, and its refusal has no form that AWS's clients can read.
     app.SERVICE_HANDLERS.setdefault("fsx", _no_such_service)
     # MiniStack reads botocore's models of all services, four seconds of processor time, at the
@@ -95,6 +97,36 @@ def _refuse_delete(kind: str) -> None:
         delete(physical_id, props)
 
     wrap_handlers(kind, delete=delete_unless_kept)
+
+
+# What comes back after its delete.
+
+_late: set[str] = set()
+"""Log groups whose functions may make them again."""
+
+
+def _remember_writer(delete: Handler, function: str, props: Properties) -> None:
+    """Notes whether the function's role may make its log group."""
+    group = (props.get("LoggingConfig") or {}).get("LogGroup") or f"/aws/lambda/{function}"
+    asked = {"PolicySourceArn": props["Role"], "ActionNames": ["logs:CreateLogGroup"]}
+    [answer] = client("iam").simulate_principal_policy(**asked)["EvaluationResults"]
+    if answer["EvalDecision"] == "allowed":
+        _late.add(group)
+    delete(function, props)
+
+
+def _delete_log_group(delete: Handler, group: str, props: Properties) -> None:
+    """Lambda writes a function's last lines after its delete."""
+    delete(group, props)
+    if group in _late:
+        client("logs").create_log_group(logGroupName=group)
+
+
+RETURNS: dict[str, tuple[Callable[[Handler, str, Properties], None], str]] = {
+    "AWS::Lambda::Function": (_remember_writer, "aws/aws-cdk#31487"),
+    "AWS::Logs::LogGroup": (_delete_log_group, "aws/aws-cdk#31487"),
+}
+"""By type: how a resource is deleted that may be there again, and the source."""
 
 
 # FSx.

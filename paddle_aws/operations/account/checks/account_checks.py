@@ -69,6 +69,8 @@ class AccountChecks(ClusterAccount):
             ("quotas: network", self.network),
             ("bootstrap", self.bootstrap),
             ("permissions", self.permissions),
+            ("services' roles", self.linked_roles),
+            *([("FSx client", self.lustre)] if self.spec.file_system.lustre else []),
             ("stacks", self.stacks),
             *([("support", self.support)] if self.makes_cluster else []),
             *([("log group", self.log_group)] if self._makes_log_group else []),
@@ -340,6 +342,47 @@ class AccountChecks(ClusterAccount):
                 )
         if not refused:
             yield "ok", f"{arn} may take cdk's roles and deploy, and reach the cluster afterwards"
+
+    def linked_roles(self) -> Findings:
+        """Asks for the roles with which services act for the account. AWS makes one at a service's
+        first use, if the caller may; without Auto Scaling's or spot's no machine starts
+        (hashicorp/terraform-provider-aws#28644, terraform-aws-modules/terraform-aws-eks#2565).
+        """
+        from botocore.exceptions import ClientError
+
+        spec, missing = self.spec, []
+        holds = {"always": True, spec.cluster.kind: True, "lustre": spec.file_system.lustre}
+        holds |= {"spot": any(group.spot for group in machines(spec))}
+        holds |= {"efs": not (spec.file_system.lustre or spec.file_system.existing)}
+        for part, service, name in _data()["linked_roles"]:
+            try:
+                if holds.get(part):
+                    self.client("iam").get_role(RoleName=f"AWSServiceRoleFor{name}")
+            except ClientError as error:
+                if not ABSENT.search(error.response["Error"]["Code"]):
+                    raise
+                missing.append((service, name))
+        for service, name in missing:
+            yield (
+                "warning",
+                f"the account has no AWSServiceRoleFor{name} yet, which the deploy makes if it "
+                f"may: `aws iam create-service-linked-role --aws-service-name {service}`",
+            )
+        if not missing:
+            yield "ok", "the services have their own roles in the account"
+
+    def lustre(self) -> Findings:
+        """Compares the nodes' kernel with those for which Amazon Linux has FSx's client."""
+        version = self.spec.cluster.version
+        if tuple(map(int, version.split("."))) >= (1, 36):
+            yield (
+                "warning",
+                f"nodes of Kubernetes {version} run kernel 6.18, and nobody has seen FSx's client "
+                "on it; a node that cannot mount the file system does not join: take "
+                'cluster.version "1.35" (kernel 6.12) if none joins',
+            )
+        else:
+            yield "ok", f"nodes of Kubernetes {version} run a kernel with FSx's client"
 
     def _operator_role(self, roles: str) -> str:
         """Returns the role of the deployed stacks, or one of its name as none is known: AWS ends

@@ -49,9 +49,9 @@ class Query(NamedTuple):
         )
 
 
-def queries(kinds: Iterable[str]) -> dict[str, Query]:
-    """Returns queries by price name: those that do not depend on the settings, and an on-demand
-    hour of each machine type.
+def queries(kinds: Iterable[str], lustre_rate: int | None = None) -> dict[str, Query]:
+    """Returns queries by price name: those that do not depend on the settings, an on-demand hour of
+    each machine type, and FSx for Lustre at a rate in MB/s for each TiB.
     """
     rows = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
     by_price = {name: Query(**query) for name, query in rows["fixed"].items()}
@@ -60,6 +60,11 @@ def queries(kinds: Iterable[str]) -> dict[str, Query]:
         columns = {**query.columns, "Instance Type": kind}
         by_price[f"{kind}-hour"] = query._replace(
             usage=f"BoxUsage:{re.escape(kind)}", columns=columns
+        )
+    if lustre_rate is not None:
+        query = Query(**rows["lustre"])
+        by_price[f"fsx-lustre-{lustre_rate}-gb-month"] = query._replace(
+            usage=f"{query.usage}{lustre_rate}"
         )
     return by_price
 

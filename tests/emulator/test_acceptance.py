@@ -1,0 +1,153 @@
+"""`paddle-aws acceptance` as the first person with an account types it, against the emulator: by an
+Identity Center administrator, with the rights that the templates gave.
+
+What is real: the command and those that it runs, cdk, the policies, the cluster's door, the pods'
+programs, the killed pod. Limits: those of test_first_day.py and of the tests' kubelet; docker is
+tests/image's stand-in; prices are a test's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path += [str(Path(__file__).parents[1] / room) for room in ("rehearsal", "operations", "image")]
+
+from kubelet import Kubelet
+from test_build_and_push import ENGINE
+
+from paddle_aws.operations.account.cost_items import items
+from paddle_aws.operations.jobs import acceptance
+from paddle_aws.rehearsal.cloud import ACCOUNT
+from paddle_aws.rehearsal.deployed_account import pod_identity
+from paddle_aws.rehearsal.folder import RehearsalFolder
+from paddle_aws.stacks.cluster_spec import ClusterSpec
+
+from .test_first_day import PROJECT, Day, Tokens, begin, behind_tls
+
+pytestmark = pytest.mark.slow
+
+RECEIPT = PROJECT / "docs" / "receipts" / "emulator.json"
+PRIVATE = re.compile(
+    rf"{ACCOUNT}|\b\d{{12}}\b|arn:|AdministratorAccess|me-myself|203\.0\.113|/home/|/tmp/"
+)
+"""What no receipt may hold: account numbers, names of people and roles, addresses, folders."""
+
+
+class Account:
+    """One account, a cluster whose pods run, and an administrator."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self.folder = folder
+        state = stack.enter_context(RehearsalFolder(folder / "pods"))
+        state.begin()
+        kubelet = Kubelet(PROJECT, state, self._identity)
+        stack.enter_context(behind_tls(kubelet, folder))
+        self.day: Day = stack.enter_context(begin(kubelet, folder / "state"))
+        kubelet.tokens = Tokens(self.day, acceptance.NAME)
+        engine = folder / "bin" / "docker"
+        engine.parent.mkdir()
+        engine.write_text(ENGINE.format(python=sys.executable))
+        engine.chmod(0o755)
+        self.prices(dollars="0.1")
+        path = os.pathsep.join([str(engine.parent), str(Path(__file__).parent / "tools")])
+        self.environment = {
+            **self.day._environ(),
+            **self.day.environment,
+            **self.day.identity_center_administrator(),
+            "PATH": f"{path}{os.pathsep}{self.day._environ()['PATH']}",
+            "ALIVE": "docker",
+            "CALLS": str(folder / "calls"),
+            "CDK_VALIDATION": "false",
+        }
+        self.before = self.day.inventory()
+
+    def _identity(self, namespace: str, account: str) -> Mapping[str, str]:
+        return pod_identity(self.day, acceptance.NAME)(namespace, account)
+
+    def prices(self, dollars: str) -> None:
+        settings = acceptance.settings("us-west-2", "203.0.113.7/32", gpu=True)
+        prices = {item.price: {"usd": dollars} for item in items(ClusterSpec(**settings))}
+        document = {"read": "2026-11-29", "source": "the test's own", "region": "us-west-2"}
+        (self.folder / "prices.json").write_text(json.dumps({**document, "prices": prices}))
+
+    def start(self, *options: str) -> subprocess.Popen[str]:
+        words = [sys.executable, "-m", "paddle_aws.operations.main", "acceptance", *options]
+        files = {"--folder": self.folder / "mine", "--lock": self.folder / "prices.json"}
+        words += [str(word) for pair in files.items() for word in pair]
+        return subprocess.Popen(
+            [*words, "--from", "203.0.113.7/32"],
+            cwd=PROJECT,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    @property
+    def receipt(self) -> dict[str, Any]:
+        text = (self.folder / "mine" / "receipt.json").read_text()
+        assert not (found := PRIVATE.search(text)), found
+        return json.loads(text)
+
+    def left(self) -> set[tuple[str, str]]:
+        return {(one.service, one.type) for one in self.day.inventory() - self.before}
+
+
+@pytest.fixture
+def account(tmp_path: Path) -> Iterator[Account]:
+    with ExitStack() as stack:
+        yield Account(tmp_path, stack)
+
+
+def test_it_trains_through_a_killed_pod_and_leaves_nothing(account: Account) -> None:
+    """UPDATE_GOLDEN=1 pytest tests/emulator/test_acceptance.py writes the page's receipt."""
+    process = account.start()
+    said, _ = process.communicate()
+    assert process.returncode == 0, said + log(account)
+    assert account.left() == set()
+    receipt = account.receipt
+    saw = {step["step"]: step["saw"] for step in receipt["steps"]}
+    assert saw["train on"]["attempts"] > 1 and saw["train on"]["passes"] == acceptance.PASSES
+    assert saw["measure"]["accuracy"] > saw["measure"]["baseline"] + 0.2
+    hours = receipt["seconds"] / 3600
+    assert 0 < receipt["usd"]["spent"] <= receipt["usd"]["an_hour"] * hours
+    if os.environ.get("UPDATE_GOLDEN"):
+        RECEIPT.write_text(json.dumps(receipt, indent=1) + "\n")
+    names = [step["step"] for step in json.loads(RECEIPT.read_text())["steps"]]
+    assert list(saw) == names
+    assert not PRIVATE.search(RECEIPT.read_text())
+    # A second one beside it is refused, and so is one that its dollars do not pay for.
+    again = account.start()
+    assert "is there already: name a new folder" in again.communicate()[0] and again.returncode == 2
+
+
+def log(account: Account) -> str:
+    file = account.folder / "mine" / "log.txt"
+    return file.read_text()[-3000:] if file.exists() else ""
+
+
+def test_ctrl_c_destroys_what_is_there(account: Account) -> None:
+    process = account.start()
+    while "_IN_PROGRESS" not in log(account) and process.poll() is None:
+        time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)  # A second one does not keep it from destroying.
+    said, _ = process.communicate()
+    assert process.returncode == 130, said + log(account)
+    receipt = account.receipt
+    assert receipt["result"] == "interrupted"
+    assert [step["step"] for step in receipt["steps"] if "failed" in step] == ["deploy"]
+    assert account.left() == set()
