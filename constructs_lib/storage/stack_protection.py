@@ -48,9 +48,8 @@ class StackProtection(StackFunction):
     Args:
         stacks: names of stacks of this account and region; they need not exist.
         emails: who gets the alarm and the event.
-        encryption_key: KMS key of the function's log group; None: AWS's own.
-        topic_key: KMS key of the topic, whose policy must let CloudWatch use it, as
-            EncryptionKey's does; None: SNS's own encryption.
+        encryption_key: KMS key of the function's log group; None: AWS's own. The topic has it, too,
+            unless it is imported: its policy may not let CloudWatch publish.
     """
 
     caller = "EventBridge alone calls it, Lambda tries again, and an alarm tells of failures"
@@ -63,7 +62,6 @@ class StackProtection(StackFunction):
         stacks: Sequence[str],
         emails: Sequence[str] = (),
         encryption_key: kms.IKey | None = None,
-        topic_key: kms.IKey | None = None,
     ) -> None:
         super().__init__(
             scope,
@@ -120,18 +118,26 @@ class StackProtection(StackFunction):
             principal="events.amazonaws.com",
             source_arn=rule.attr_arn,
         )
-        self._tell(emails, topic_key)
+        self._tell(emails, encryption_key if isinstance(encryption_key, kms.Key) else None)
 
-    def _tell(self, emails: Sequence[str], key: kms.IKey | None) -> None:
+    def _tell(self, emails: Sequence[str], key: kms.Key | None) -> None:
         """Makes failures an alarm."""
         allow_use(key, "alarms")
         self.failures = sns.Topic(self, "Failures", master_key=key, enforce_ssl=True)
-        account = self.failures.stack.account
-        (publishes,) = statements(TOPIC, "alarms", topic=self.failures.topic_arn, account=account)
+        names = {"topic": self.failures.topic_arn, "account": self.failures.stack.account}
+        (publishes,) = statements(TOPIC, "alarms", **names)
         self.failures.add_to_resource_policy(publishes)
+        self.policy.add_statements(*statements(STATEMENTS, "tell", **names))
+        if key is not None:
+            self.policy.add_statements(*statements(STATEMENTS, "seal", key=key.key_arn))
+        else:
+            acknowledge(
+                self.failures,
+                "an imported key may not let CloudWatch publish, and the events name stacks alone",
+                *("NIST.800.53.R5-SNSEncryptedKMS", "CKV_AWS_26"),
+            )
         for email in emails:
             self.failures.add_subscription(subscriptions.EmailSubscription(email))
-        self.failures.grant_publish(self.policy)
         self.function.dead_letter_config = lambda_.CfnFunction.DeadLetterConfigProperty(
             target_arn=self.failures.topic_arn
         )

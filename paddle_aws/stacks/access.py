@@ -92,7 +92,6 @@ class AccessStack(PlatformStack):
                 stacks=spec.stack_names,
                 emails=spec.budget.emails if spec.budget else (),
                 encryption_key=self.key,
-                topic_key=self.node_volume_key,
             )
         self.output(KeyArn=self.key.key_arn, OperatorPolicyArn=policy.managed_policy_arn)
 

@@ -289,7 +289,7 @@ def test_the_promised_names_are_as_they_were(templates: dict[str, dict[str, Any]
 
 NODES = ("EndpointTunnel", "K3sNodeGroup", "ManagedNodes", "SelfManagedNodes")
 OPENED = {
-    "Alarms": ("ClusterDashboard",),
+    "Alarms": ("ClusterDashboard", "StackProtection"),
     "LogGroups": (
         "ContainerLogs",
         "DataBucket",

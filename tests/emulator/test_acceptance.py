@@ -82,9 +82,9 @@ class Account:
         document = {"read": "2026-11-29", "source": "the test's own", "region": "us-west-2"}
         (self.folder / "prices.json").write_text(json.dumps({**document, "prices": prices}))
 
-    def start(self, *options: str) -> subprocess.Popen[str]:
+    def start(self, *options: str, folder: str = "mine") -> subprocess.Popen[str]:
         words = [sys.executable, "-m", "paddle_aws.operations.main", "acceptance", *options]
-        files = {"--folder": self.folder / "mine", "--lock": self.folder / "prices.json"}
+        files = {"--folder": self.folder / folder, "--lock": self.folder / "prices.json"}
         words += [str(word) for pair in files.items() for word in pair]
         return subprocess.Popen(
             [*words, "--from", "203.0.113.7/32"],
@@ -128,9 +128,31 @@ def test_it_trains_through_a_killed_pod_and_leaves_nothing(account: Account) -> 
     names = [step["step"] for step in json.loads(RECEIPT.read_text())["steps"]]
     assert list(saw) == names
     assert not PRIVATE.search(RECEIPT.read_text())
-    # A second one beside it is refused, and so is one that its dollars do not pay for.
-    again = account.start()
-    assert "is there already: name a new folder" in again.communicate()[0] and again.returncode == 2
+
+
+def test_what_it_refuses_costs_nothing(account: Account) -> None:
+    api = account.day.client("cloudformation")
+    resources = {"Thing": {"Type": "AWS::SNS::Topic"}}
+    body = json.dumps({"Resources": resources})
+    for options, sentence in (
+        (("--max-usd", "nan"), r"--max-usd is nan: allowed is [\d.]+ to 1000, because the cluster"),
+        (("--max-usd", "0.01"), r"--max-usd is 0.01: allowed is"),
+        (("--gpu",), r"--gpu and --base belong together"),
+        (("--region", "nowhere"), r"region"),
+        ((), r"acceptance-access of us-west-2 belong to an acceptance that runs, or was killed"),
+    ):
+        if not options:
+            api.create_stack(StackName="acceptance-access", TemplateBody=body)
+        process = account.start(*options)
+        said, _ = process.communicate()
+        assert process.returncode == 2 and re.search(sentence, said), said
+        assert not (account.folder / "mine").exists()
+    process = account.start(folder="state")
+    said, _ = process.communicate()
+    assert process.returncode == 2 and "is there already: name a new folder" in said
+    assert [stack["StackName"] for stack in api.describe_stacks()["Stacks"]] == [
+        "acceptance-access"
+    ]
 
 
 def log(account: Account) -> str:

@@ -53,11 +53,11 @@ ELSEWHERE = {
     ". .venv/bin/activate": "a shell's own",
     "paddle-aws lock prices": "reads AWS's price lists: tests/operations/test_cost.py",
     "paddle-aws cost --hours 3": "tests/operations/test_cost.py",
-    "make image push": "needs docker: tests/image",
-    "paddle-aws submit --follow": "needs pods: tests/rehearsal, with these roles",
+    "make image push": "tests/emulator/test_acceptance.py, with a stand-in for docker",
+    "paddle-aws submit --follow": "needs pods: tests/emulator/test_acceptance.py, with these roles",
     "paddle-aws status": "tests/operations/test_looking.py",
     "paddle-aws board": "tests/operations/test_board.py",
-    "paddle-aws results --model --to models": "tests/operations/test_volume.py",
+    "paddle-aws results --model --to models": "tests/emulator/test_acceptance.py",
 }
 """The page's commands that this test does not run, and why or where they are run."""
 RUN = (

@@ -1,5 +1,6 @@
 """`paddle-aws acceptance`: the first day on AWS in one line, with a receipt."""
 
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -21,6 +22,10 @@ def acceptance(
         float, typer.Option(min=0, help="Dollars after which it stops and destroys.")
     ] = 5.0,
     gpu: Annotated[bool, typer.Option("--gpu", help="With a group of one g4dn.xlarge.")] = False,
+    base: Annotated[
+        str | None,
+        typer.Option(help="With --gpu: base of the image, with CUDA and Python 3.11 or 3.12."),
+    ] = None,
     region: Annotated[str, typer.Option(help="Where.")] = "us-west-2",
     reachable_from: Annotated[
         str | None,
@@ -54,22 +59,29 @@ def acceptance(
     with cli_errors("interrupted: nothing was deployed"):
         if not (PROJECT / "cdk.json").is_file():
             raise BadInput(f"{PROJECT} is an installed package: run this in a clone")
-        place = (folder or Path(f"{'acceptance'}-{datetime.now(UTC):%Y%m%d-%H%M%S}")).absolute()
+        if gpu != bool(base):
+            raise BadInput(
+                "--gpu and --base belong together: docs/data.md says which bases there are"
+            )
+        place = (folder or Path(f"acceptance-{datetime.now(UTC):%Y%m%d-%H%M%S}")).absolute()
         if place.exists():
             raise BadInput(f"{place} is there already: name a new folder")
-        shown = yaml.safe_dump(
-            settings(region, reachable_from or own_address(), gpu=gpu), sort_keys=False
-        )
+        chosen = settings(region, reachable_from or own_address(), gpu=gpu)
         place.mkdir(parents=True)
         config = place / "cluster.yaml"
-        config.write_text(shown)
-        load_cluster(config)
+        config.write_text(yaml.safe_dump(chosen, sort_keys=False))
         with logged(place / "log.txt") as report:
             person = Person(PROJECT, place, report)
-            if lock is None:
-                lock = place / "prices.json"
-                person.paddle_aws("lock", "prices", str(config), "--out", str(lock))
-            receipt = Acceptance(person, config, lock, max_usd).run(say)
+            try:
+                load_cluster(config)
+                if lock is None:
+                    lock = place / "prices.json"
+                    person.paddle_aws("lock", "prices", str(config), "--out", str(lock))
+                day = Acceptance(person, config, lock, max_usd, base)
+            except BaseException:
+                shutil.rmtree(place)
+                raise
+            receipt = day.run(say)
         where = f"{place / 'receipt.json'}; each command's output is in {place / 'log.txt'}"
         spent = receipt["usd"]["spent"]
         if receipt["result"] == "interrupted":

@@ -30,6 +30,7 @@ from paddle_aws.operations.errors import (
     BadInput,
     Failed,
     TimedOut,
+    Unreachable,
     translate_errors,
 )
 from paddle_aws.operations.jobs.objects.job_objects import pods
@@ -45,6 +46,8 @@ TO_DESTROY = 0.75
 """Hours that a destroy may take, whose dollars are kept back."""
 LEAST = 0.75
 """Hours that the work needs before it, most of them for EKS."""
+MOST = 1000
+"""Dollars that --max-usd may name."""
 DESTROYS = 3
 """Tries: AWS gives network interfaces back a while after their owners are gone."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -74,11 +77,13 @@ def settings(region: str, reachable_from: str, *, gpu: bool) -> Seen:
 class Acceptance:
     """One acceptance in a new folder, which gets all files: settings, log, model, receipt."""
 
-    def __init__(self, person: Person, config: Path, prices: Path, max_usd: float) -> None:
-        """Reads settings and prices. Raises BadInput if the cluster is there already, or `max_usd`
-        does not pay for it.
+    def __init__(
+        self, person: Person, config: Path, prices: Path, max_usd: float, base: str | None = None
+    ) -> None:
+        """Reads settings and prices. `base`: of an image with CUDA. Raises BadInput if the cluster
+        is there already, or `max_usd` does not pay for it.
         """
-        self.person, self.folder, self._config = person, config.parent, config
+        self.person, self.folder, self._config, self._base = person, config.parent, config, base
         self._spec: ClusterSpec = load_cluster(config)
         self._account = ClusterAccount(self._spec)
         locked = read_prices(prices, self._spec.region)
@@ -89,9 +94,10 @@ class Acceptance:
                 "--max-usd is reached"
             )
         self._an_hour, self._max_usd = sum(row["month_usd"] for row in rows) / HOURS, max_usd
-        if (least := self._an_hour * (LEAST + TO_DESTROY)) > max_usd:
+        least = self._an_hour * (LEAST + TO_DESTROY)
+        if not least <= max_usd <= MOST:  # Also one that is no number.
             raise BadInput(
-                f"--max-usd is {max_usd:g}: allowed is {least:.2f} or more, because the cluster "
+                f"--max-usd is {max_usd:g}: allowed is {least:.2f} to {MOST}, because the cluster "
                 f"costs {self._an_hour:.2f} an hour and takes {60 * LEAST:.0f} minutes to make and "
                 f"up to {60 * TO_DESTROY:.0f} to destroy"
             )
@@ -111,7 +117,9 @@ class Acceptance:
         receipt.
         """
         began, result, why = datetime.now(UTC), "passed", ""
-        handlers = [signal.signal(number, signal.default_int_handler) for number in SIGNALS]
+        # What `nohup` ignores stays ignored.
+        heard = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+        handlers = [signal.signal(number, signal.default_int_handler) for number in heard]
         try:
             for name, step in self._work().items():
                 self._take(name, step, say)
@@ -121,7 +129,7 @@ class Acceptance:
             result, why = "interrupted", "interrupted"
         except Exception as error:  # Also one that nobody foresaw: what is there costs money.
             result, why = "failed", str(error) or type(error).__name__
-        for number in SIGNALS:
+        for number in heard:
             signal.signal(number, lambda *_: say("the cluster is being destroyed: wait"))
         self.person.deadline = None
         try:
@@ -129,12 +137,14 @@ class Acceptance:
                 self._take(name, step, say)
         except Exception as error:
             result, why = "failed", "\n".join(filter(None, (why, str(error), self._by_hand)))
-        for number, handler in zip(SIGNALS, handlers, strict=True):
+        for number, handler in zip(heard, handlers, strict=True):
             signal.signal(number, handler)
         receipt = {
             "result": result,
             "why": self._anonymous(why),
-            "account": "emulated" if "AWS_ENDPOINT_URL" in os.environ else "AWS",
+            "account": "emulated"
+            if any(name.startswith("AWS_ENDPOINT_URL") for name in os.environ)
+            else "AWS",
             "region": self._spec.region,
             "began": began.isoformat(timespec="seconds"),
             "seconds": round(sum(step["seconds"] for step in self._steps), 1),
@@ -219,9 +229,9 @@ class Acceptance:
         return {"stacks": len(stacks), "resources": sum(len(list(one)) for one in lists)}
 
     def _image(self) -> Seen:
-        gpu = any(group.gpu for group in self._spec.nodes.values())
-        lock = ("--requirements", "trainer_image/requirements-gpu.lock") if gpu else ()
-        self.person.python("make image", "operations.images.image", "build", *lock)
+        lock, base = "trainer_image/requirements-gpu.lock", self._base
+        words = ["--requirements", lock, "--base", base] if base else []
+        self.person.python("make image", "operations.images.image", "build", *words)
         self.person.python("make push", "operations.images.image", "push", *self._files())
         image = json.loads((self.folder / "image.json").read_text())["image"]
         return {"digest": image.rpartition("@")[2]}
@@ -377,15 +387,16 @@ class Acceptance:
         """Returns the text without account numbers, the caller's name, addresses and this machine's
         folders.
         """
-        for own, word in (
-            *((part, "CALLER") for part in (self._caller, *self._caller.split("/")[1:])),
-            (str(self.folder.parent), "."),
-            (str(self.person.project), "."),
-            (str(Path.home()), "~"),
+        for folder, word in (
+            (self.folder.parent, "."),
+            (self.person.project, "."),
+            (Path.home(), "~"),
         ):
-            text = text.replace(own, word)
+            text = text.replace(str(folder), word)
+        for name in (self._caller, *self._caller.split("/")[1:]):
+            text = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", "CALLER", text)
         text = re.sub(r"(?<!\d)\d{12}(?!\d)", "ACCOUNT", text)
-        return re.sub(r"(?<!\d)\d{1,3}(\.\d{1,3}){3}(?!\d)", "ADDRESS", text)
+        return re.sub(r"(?<!\d)\d{1,3}([.-]\d{1,3}){3}(?!\d)", "ADDRESS", text)
 
 
 @contextmanager
@@ -396,8 +407,14 @@ def logged(file: Path) -> Iterator[Callable[[str], None]]:
 
 
 def own_address() -> str:
-    """Returns this machine's public address as AWS sees it."""
+    """Returns this machine's public address as AWS sees it. Raises Unreachable."""
     from urllib.request import urlopen
 
-    with urlopen("https://checkip.amazonaws.com", timeout=10) as answer:
-        return f"{answer.read().decode().strip()}/32"
+    try:
+        with urlopen("https://checkip.amazonaws.com", timeout=10) as answer:
+            return f"{answer.read().decode().strip()}/32"
+    except OSError as error:
+        raise Unreachable(
+            f"checkip.amazonaws.com does not say this machine's address ({error}): name it with "
+            "--from"
+        ) from None

@@ -82,7 +82,8 @@ def check_gpus(cluster: ClusterApi, spec: ClusterSpec, image_file: Path) -> None
             gpus=group.gpus,
         )
         try:
-            said = run_one_pod(cluster, document, "the pod", f"GPUs of {name}")
+            job = yaml_documents.labelled(document)
+            said = run_one_pod(cluster, job, "the pod", f"GPUs of {name}")
             say(f"GPUs of {name}: {said.splitlines()[-1]}")
         except Failed as error:
             failed.append(str(error))
