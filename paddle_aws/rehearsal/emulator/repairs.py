@@ -119,6 +119,7 @@ def _delete_log_group(delete: Handler, group: str, props: Properties) -> None:
     """Lambda writes a function's last lines after its delete."""
     delete(group, props)
     if group in _late:
+        _late.remove(group)
         client("logs").create_log_group(logGroupName=group)
 
 
