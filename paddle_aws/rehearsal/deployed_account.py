@@ -14,6 +14,7 @@ from typing import Self
 
 from k8s_charts.deployed import read_outputs
 from k8s_charts.spec import TrainingJob
+from paddle_aws.operations.account.aws import list_all
 from paddle_aws.operations.account.bucket_upload import parse_object
 from paddle_aws.operations.errors import BadInput, Failed
 from paddle_aws.operations.jobs.early_checks import check_cluster
@@ -178,17 +179,20 @@ def node_role(cloud: Cloud, cluster: str) -> Identity:
     def variables(account: str) -> Mapping[str, str]:
         if account != DATA_ACCOUNT:
             return {}
-        autoscaling, ec2, iam = map(cloud.client, ("autoscaling", "ec2", "iam"))
-        groups = autoscaling.describe_auto_scaling_groups()["AutoScalingGroups"]
-        [group, *_] = [
-            group for group in groups if f"{cluster}-nodes-" in group["AutoScalingGroupName"]
+        # MiniStack forgets the launch template of a group of several machine types.
+        cloudformation, ec2, iam = map(cloud.client, ("cloudformation", "ec2", "iam"))
+        [launch, *_] = [
+            row["PhysicalResourceId"]
+            for row in list_all(
+                cloudformation,
+                "list_stack_resources",
+                "StackResourceSummaries[]",
+                StackName=f"{cluster}-nodes",
+            )
+            if row["ResourceType"] == "AWS::EC2::LaunchTemplate"
         ]
-        launch = (
-            group.get("LaunchTemplate")
-            or group["MixedInstancesPolicy"]["LaunchTemplate"]["LaunchTemplateSpecification"]
-        )
         [version] = ec2.describe_launch_template_versions(
-            LaunchTemplateId=launch["LaunchTemplateId"], Versions=["$Latest"]
+            LaunchTemplateId=launch, Versions=["$Latest"]
         )["LaunchTemplateVersions"]
         profile = version["LaunchTemplateData"]["IamInstanceProfile"]
         name = profile.get("Name") or profile["Arn"].rpartition("/")[2]

@@ -13,7 +13,6 @@ from aws_cdk import (
     Environment,
     IBoundStackSynthesizer,
     IStackSynthesizer,
-    PermissionsBoundary,
     RemovalPolicy,
     Stack,
     Stage,
@@ -23,6 +22,7 @@ from aws_cdk import (
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_eks_v2 as eks
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_route53 as route53
 from aws_cdk import aws_s3 as s3
@@ -199,12 +199,15 @@ class PlatformStack(Stack):
             env=Environment(account=spec.account, region=spec.region),
             synthesizer=platform.synthesizer,
             description=f"{spec.name}: {holds}",
-            permissions_boundary=PermissionsBoundary.from_name(f"{policies}-boundary")
-            if policies
-            else None,
         )
         if not self.node.children:
             fix_flags(self)
+        if policies:
+            # Not by the stack's own property, which makes the ARN before the flags are fixed.
+            boundary = iam.ManagedPolicy.from_managed_policy_name(
+                self, "Boundary", f"{policies}-boundary"
+            )
+            iam.PermissionsBoundary.of(self).apply(boundary)
         stacks = _deployed.setdefault(self.node.root, {})
         other = stacks.setdefault((self.account, self.region, name), self.node.path)
         if other != self.node.path:

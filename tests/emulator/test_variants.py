@@ -267,7 +267,9 @@ def theirs(cloud: Cloud, settings: Settings) -> None:
     """
     cloudformation = cloud.client("cloudformation")
     cloudformation.create_stack(
-        StackName="theirs", TemplateBody=Path(__file__).with_name("theirs.yaml").read_text()
+        StackName="theirs",
+        TemplateBody=Path(__file__).with_name("theirs.yaml").read_text(),
+        Capabilities=["CAPABILITY_IAM"],
     )
     stack = settled(cloudformation, "theirs")
     assert stack["StackStatus"] == "CREATE_COMPLETE"
