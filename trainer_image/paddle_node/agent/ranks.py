@@ -20,16 +20,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-from paddle_node import background, command_line
+from paddle_node import background, command_line, contract
 from paddle_node.agent import process_table, world
 from paddle_node.agent.process_table import Entry, Watch
 from paddle_node.contract import Variable
 from paddle_node.environment import PodEnvironment
 from paddle_node.runtimes import HOOK
+from paddle_node.runtimes.attempt_output import OUTPUT
 
-OTHER, OWN, IMPORTED, TRAINED = range(4)
-"""Evidence that a Python is a rank: it runs a file of the program; it has imported the distributed
-part of Paddle or torch; it has made a step, or imported that and is connected to the job's pods.
+OTHER, OWN, SAVED, IMPORTED, TRAINED = range(5)
+"""Evidence that a Python is a rank: it runs a file of the program; it or what it started has
+written into `output/`; it has imported the distributed part of Paddle or torch; it has made a step,
+or imported that and is connected to the job's pods.
 """
 STARTING = 10.0
 """Seconds in which a Python that can have the hook connects."""
@@ -75,6 +77,7 @@ class Python:
     session: int = 0
     hooked: bool = False
     forked: bool = False
+    saved: bool = False
     imported: bool = False
     joined: bool = False
     """It was connected to a pod of the job."""
@@ -102,7 +105,9 @@ class Python:
         inherited = self.forked and any(python.imported for python in self.above)
         if self.stepped or (self.joined and (self.imported or inherited)):
             return TRAINED
-        return IMPORTED if self.imported else OWN if self.own else OTHER
+        if self.imported:
+            return IMPORTED
+        return SAVED if self.saved else OWN if self.own else OTHER
 
     @property
     def age(self) -> float:
@@ -132,8 +137,14 @@ class Verdict:
     """What went wrong beside the training, or could not be seen."""
 
 
-def judge(pythons: Collection[Python], others: Collection[tuple[Entry, str]] = ()) -> Verdict:
-    """Judges the Pythons of a pod. `others`: what else runs, with the names of the programs."""
+def judge(
+    pythons: Collection[Python],
+    others: Collection[tuple[Entry, str]] = (),
+    loops: Collection[int] = (),
+) -> Verdict:
+    """Judges the Pythons of a pod. `others`: what else runs, with the names of the programs;
+    `loops`: those of them that start the same again and again.
+    """
     top = max((python.level for python in pythons), default=OTHER)
     ranks = [python for python in pythons if python.level == top] if top else []
     ended = [python for python in pythons if python.ended is not None]
@@ -157,11 +168,11 @@ def judge(pythons: Collection[Python], others: Collection[tuple[Entry, str]] = (
         for python in fallen
         if python not in verdict.failed and (python.level >= OWN or _fell_as_child(python))
     ]
-    # With Paddle or torch in the pod, other programs of its are no training.
-    trained = TRAINED if top >= IMPORTED else OWN
     parents = {rank.entry.parent for rank in failed}
-    began = any(rank.level >= trained for rank in ended)
+    trained = any(python.saved or python.level == TRAINED for python in ended)
+    well = not ranks or any(python.went_well for python in ended if python in ranks)
     for entry, name in others:
+        began = trained or (well and entry.pid in loops)
         if name in MAY_START and entry.state not in "ZX" and (entry.pid in parents or not began):
             verdict.waits_for.append(f"process {entry.pid} ({name})")
     return verdict
@@ -176,10 +187,11 @@ def _serves(python: Python, ended: Iterable[Python]) -> bool:
             continue
         alike = other.level == python.level
         earlier = python.began < other.began
-        left = python.level < IMPORTED and python.age > STARTING
+        left = python.level < SAVED and python.age > STARTING
         detached = python.level < IMPORTED and python.session != other.session
         if (
-            (other.level == TRAINED and (python.began < (other.ended or 0) or left))
+            (other.level == TRAINED and python.began < (other.ended or 0))
+            or (left and (other.saved or other.level == TRAINED))
             or (other in python.above and detached)
             or (alike and earlier and python.listens and not other.listens)
             or (alike and earlier and other.joined and not python.joined)
@@ -267,6 +279,8 @@ class Ranks:
         self.all: list[Python] = []
         """All of the attempt, in the order in which they began."""
         self._others: list[tuple[Entry, str]] = []
+        self._started: dict[tuple[int, str], set[tuple[int, int]]] = {}
+        """What each process that may start training was seen to start, by its command line."""
         self._order = 0
         self._open: dict[socket.socket, Python] = {}
         self._addresses: frozenset[str] = frozenset()
@@ -289,6 +303,7 @@ class Ranks:
         for connection in list(self._open):
             self._close(connection)
         self._seen.clear()
+        self._started.clear()
         self.all, self._others, self.met = [], [], set()
         self._program = Path(os.path.realpath(pod.program))
         self._addresses = frozenset(addresses)
@@ -296,6 +311,8 @@ class Ranks:
         with contextlib.suppress(OSError):
             shutil.rmtree(self.folder)
             self.folder.mkdir()
+            output = contract.path(contract.ATTEMPT, pod.environ) / OUTPUT
+            (self.folder / OUTPUT).symlink_to(output)
 
     def close(self) -> None:
         """Takes no more connections."""
@@ -326,7 +343,8 @@ class Ranks:
 
     def judge(self) -> Verdict:
         """Judges what was seen until now; `look` sees what is there."""
-        return judge(self.all, self._others)
+        loops = {pid for (pid, _), entries in self._started.items() if len(entries) > 1}
+        return judge(self.all, self._others, loops)
 
     def find(self, pid: int) -> Python | None:
         """Returns the Python with that process id, which may have ended."""
@@ -441,6 +459,9 @@ class Ranks:
             python.imported = True
         elif kind == "static":
             python.static = True
+        elif kind == "saves":
+            for saver in (python, *python.above):
+                saver.saved = True
         elif kind == "step":
             python.stepped, python.steps = True, python.steps + 1
             self._on_step(python)
@@ -562,6 +583,14 @@ class Ranks:
                     python.imported = True
                 python.joined = python.joined or entry.pid in sockets.connected
                 python.listens = python.listens or entry.pid in sockets.listening
+        names = {entry.pid: name for entry, name in found}
+        for entry, name in self._others:
+            if names.get(entry.parent) in MAY_START and name not in MAY_START:
+                with contextlib.suppress(OSError):
+                    words = " ".join(process_table.read_list(entry.pid, "cmdline"))
+                    if words:
+                        started = self._started.setdefault((entry.parent, words), set())
+                        started.add((entry.pid, entry.started))
         for python in self.all:
             self._refresh(python)
         return [entry for entry, _ in found]

@@ -141,7 +141,8 @@ RULES = (
     ),
     Rule(
         f"The first process ended with {', '.join(str(code.value) for code in FAIL_JOB)}, and no "
-        "pod had been silent just before",
+        "pod had been silent just before; or an agent ended the job: another world, a metric that "
+        "is NaN or infinite with `limits.nan: fail`",
         lambda facts: facts.ended.code in FAIL_JOB and not facts.ended.paused,
         "the job fails with that code", "",
         lambda facts: Outcome(

@@ -1,12 +1,12 @@
-# ruff: noqa: PTH100, PTH118, PTH119, PTH120, PTH123, SIM105, SIM115, UP031
+# ruff: noqa: PTH100, PTH118, PTH119, PTH120, SIM105, UP031
 # mypy: ignore-errors
 # Every import here is one at each start of a Python, and some of those are old.
 """Start-up hook of every Python of a command: tells the pod's agent that the process runs, that it
 became a rank, and how it ended (agent/ranks.py). Then hands on to the program's own sitecustomize.
 
-It runs in whatever Python the program brings: standard library only, nothing that a program could
-notice, and no fault of it reaches the program. Messages are packets on a Unix socket; a packet of
-one byte is the exit code.
+It runs in whatever Python the program brings, and tells something from 3.7 on: standard library
+only, nothing that a program could notice, and no fault of it reaches the program. Messages are
+packets on a Unix socket; a packet of one byte is the exit code.
 """
 
 import os
@@ -35,6 +35,7 @@ class Hook:
         self.write = os.write
         self.words = ""
         self.peers = set()
+        self.saved = False
         self.fd = self.connect()
 
     def connect(self):
@@ -74,17 +75,21 @@ class Hook:
 
         def _exit(status):
             try:
+                if self.words:
+                    self.tell_words()
                 self.write(self.fd, bytes(bytearray([status & 255])))
             except Exception:
                 pass
             leave(status)
 
         def exit(status=None):
-            overflows = isinstance(status, int) and status and not status & 255
-            if overflows:
+            error = sys.exc_info()[1]
+            if isinstance(status, int) and status and not status & 255:
                 self.words = "sys.exit(%d), which Linux takes for 0" % status
-            else:
-                self.words = status if isinstance(status, str) else ""
+            elif isinstance(status, str):
+                self.words = status
+            else:  # It may have handled an exception only to end with a code.
+                self.words = describe(error) if status and error is not None else ""
             end(status)
 
         os._exit, sys.exit = _exit, exit
@@ -92,6 +97,8 @@ class Hook:
         sys.meta_path.insert(0, self)
         if "socket" in sys.modules:
             self.tell_peers(sys.modules["socket"])
+        if hasattr(sys, "addaudithook"):
+            self.tell_saves()
 
     def tell_exit_code(self):
         """Lets the C library write the exit code to the socket, whoever ends this process: only it
@@ -118,7 +125,7 @@ class Hook:
     def rejoin(self):
         """Gives a forked child a connection of its own, under the same number."""
         try:
-            self.words, self.peers = "", set()
+            self.words, self.peers, self.saved = "", set(), False
             os.close(self.fd)
             fd = self.connect()
             if fd != self.fd:
@@ -128,39 +135,66 @@ class Hook:
         except Exception:
             pass
 
-    def tell_words(self):
+    def tell_words(self, error=None):
         """Tells with which words this process ends, before its exit code."""
-        error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+        error = error or getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
         if error is not None:
-            text, place = str(error).strip().partition("\n")[0], ""
-            trace = getattr(error, "__traceback__", None)
-            while trace is not None:
-                file = trace.tb_frame.f_code.co_filename
-                if not place or "/site-packages/" not in file:
-                    place = " (%s:%s)" % (os.path.basename(file), trace.tb_lineno)
-                trace = trace.tb_next
-            name = type(error).__name__
-            text = "%s: %s" % (name, text) if text else name
-            self.tell("error " + text[: LONGEST - len(place)] + place)
+            self.tell("error " + describe(error))
         elif self.words:
             self.tell("words " + self.words.strip().partition("\n")[0][:LONGEST])
+
+    def tell_saves(self):
+        """Tells that this process has opened a file of the job's output to write it."""
+
+        def hear(event, arguments):
+            if event == "open" and not self.saved and arguments[2] and arguments[2] & 3:
+                try:
+                    output = os.path.realpath(os.path.join(self.place, "output"))
+                    if os.path.realpath(os.fsdecode(arguments[0])).startswith(output + "/"):
+                        self.saved = True
+                        self.tell("saves")
+                except Exception:
+                    pass
+
+        sys.addaudithook(hear)
+
+    def tell_ends(self, module):
+        """Lets a child of multiprocessing tell the exception that ends it, which it only prints."""
+        start = module.BaseProcess._bootstrap
+
+        def start_and_tell(*args, **more):
+            import traceback
+
+            print_exc = traceback.print_exc
+
+            def tell_and_print(*args, **more):
+                self.tell_words(sys.exc_info()[1])
+                return print_exc(*args, **more)
+
+            traceback.print_exc = tell_and_print
+            return start(*args, **more)
+
+        module.BaseProcess._bootstrap = start_and_tell
 
     def find_spec(self, name, path=None, target=None):
         """Never finds a module; takes note of those that make a rank."""
         if name in RANK_MODULES:
             self.tell("imports")
-        elif name in OPTIMIZERS or name == "socket":
-            try:
-                patch = self.tell_peers if name == "socket" else self.tell_steps
-                return self.patch(name, path, patch)
-            except Exception:
-                pass
+        elif name in OPTIMIZERS:
+            return self.patch(name, path, self.tell_steps)
+        elif name == "socket":
+            return self.patch(name, path, self.tell_peers)
+        elif name == "multiprocessing.process":
+            return self.patch(name, path, self.tell_ends)
         return None
 
     def patch(self, name, path, patch):
         """Calls `patch` with a module once it is loaded."""
-        spec = sys.modules["_frozen_importlib_external"].PathFinder.find_spec(name, path)
-        load = spec.loader.exec_module
+        try:
+            spec = sys.modules["_frozen_importlib_external"].PathFinder.find_spec(name, path)
+            load = spec.loader.exec_module
+        except Exception:
+            return None
 
         def exec_module(module):
             load(module)
@@ -234,19 +268,39 @@ class Hook:
         kind._apply_optimize = counted
 
 
+def describe(error):
+    """Returns an exception as its traceback's last line, and where the program raised it."""
+    text, place = str(error).strip().partition("\n")[0], ""
+    trace = getattr(error, "__traceback__", None)
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if not place or "/site-packages/" not in file:
+            place = " (%s:%s)" % (os.path.basename(file), trace.tb_lineno)
+        trace = trace.tb_next
+    name = type(error).__name__
+    text = "%s: %s" % (name, text) if text else name
+    return text[: LONGEST - len(place)] + place
+
+
 def _begin():
     place = os.environ.get("PADDLE_NODE_WITNESS")
-    if not place:
+    if not place or sys.version_info < (3, 7):
         return
     hook = Hook(place)
     hook.join()
     try:
         import faulthandler
+        import fcntl
         from _signal import SIGRTMAX
 
-        file = open(os.path.join(place, "%d.stacks" % os.getpid()), "w")
-        faulthandler.register(SIGRTMAX - STACKS, file, all_threads=True)
-        hook.stacks = file
+        # No file object: before Python 3.10 it may outlive what it needs to be closed.
+        file = os.path.join(place, "%d.stacks" % os.getpid())
+        low = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            fd = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, HIGH)
+        finally:
+            os.close(low)
+        faulthandler.register(SIGRTMAX - STACKS, fd, all_threads=True)
     except Exception:
         pass
 
@@ -266,4 +320,5 @@ try:
     _begin()
 except Exception:
     pass  # No fault of this hook is the program's.
-_hand_on()
+if sys.version_info >= (3,):  # noqa: UP036 (Python 2 runs it, too)
+    _hand_on()
