@@ -154,6 +154,14 @@ if __name__ == "__main__":
         pool.map(abs, [1, 2, 3])
     runpy.run_path("train.py", run_name="__main__")
 """
+# Plain Python that saves in the job's output.
+SAVES_RESULT = """
+import os, time
+os.makedirs("output", exist_ok=True)
+time.sleep(1)
+for path in ("output", os.environ["WROTE"]):
+    open(f"{path}/{os.environ['RANK']}", "w").write("trained")
+"""
 FILES = {
     "train.py": TRAIN, "forks.py": FORKS, "spawns.py": MULTIPROCESSING, "launches.py": LAUNCHES,
     "retries.py": RETRIES, "plain.py": PLAIN, "plot.py": PLOT, "handles.py": HANDLES,
@@ -163,6 +171,7 @@ FILES = {
     "paddle/optimizer/optimizer.py": "class Optimizer:\n    def _apply_optimize(self): pass\n",
     "smoke.py": SMOKE, "monitors.py": MONITORS, "ready.py": READY, "listing.py": LISTING,
     "waits.py": WAITS, "slow.py": SLOW, "pool.py": POOL,
+    "saves_result.py": SAVES_RESULT,
     "Makefile": "train:\n\t-python train.py raise\n",
 }  # fmt: skip
 
@@ -250,7 +259,7 @@ BAD = {
     "make": ("make train", LABEL),
     "a Python launcher": ("python launches.py raise", LABEL),
     "os.fork": ("python forks.py raise", LABEL),
-    "multiprocessing": ("python spawns.py raise", "ended with 1"),
+    "multiprocessing": ("python spawns.py raise", LABEL),
     "before it met": ("python train.py config | tee log", "KeyError: 'no such setting'"),
     "words": ("python train.py exit | tee log", "ended with 1: the label file has 3 columns"),
     "os._exit": ("python train.py leave | tee log", "ended with 3"),
@@ -275,6 +284,11 @@ BAD = {
         "SIGKILL",
     ),
     "-c": ("python -c 'import train' raise 2>&1 | tee log\n", "ended with 1"),
+    "a script that begins later": (
+        "printf 'sleep 2\\npython train.py raise\\n' > later.sh; bash later.sh > log 2>&1 &\n"
+        "python -c 'print(1)'",
+        LABEL,
+    ),
     "lines": ("echo 'raise RuntimeError(\"label 17\")' | python - | tee log", "label 17"),
     "-m": (
         "mkdir -p src/pkg; cp plain.py src/pkg/\n"
@@ -331,6 +345,11 @@ SOUND = {
     "head and plain Python": "python listing.py | head -n 1\npython slow.py",
     "a plain warm-up": "python plot.py || true\npython slow.py",
     "plain Python and a helper": "nohup python slow.py > log &\nsleep 0.3\npython plain.py",
+    "a query of an interpreter": "python -I -B -c pass; python -I -B -c pass\npython train.py",
+    "plain Python, monitors and a plot": (
+        "python service.py &\nwhile true; do sleep 1; done &\npython saves_result.py\n"
+        "python plot.py; true"
+    ),
     "a wait": "python waits.py\nnohup python train.py > log &",
 }
 
@@ -343,9 +362,9 @@ def test_training_that_went_well_is_no_failure(scripts, name) -> None:
     assert (pods.place / "wrote/0").exists() and (pods.place / "wrote/1").exists(), logs
     assert len(pods.attempts()) == (2 if name == "killed once" else 1)
     said = re.search("the job is done(.*)", logs)[1]
-    assert "connected" not in said or re.search("slow|monitors", SOUND[name])
+    assert "connected" not in said or re.search("slow|monitors|result", SOUND[name])
     plot = "plot.py ended with 1: ImportError: no module named matplotlib (plot.py:1)"
-    assert (plot in said) == (name in ("a plot", "a plain warm-up")), said
+    assert (plot in said) == ("plot.py" in SOUND[name]), said
     assert "ready.py" not in said
     assert ("ended with 7" in said) == (name == "a forked child"), said
 

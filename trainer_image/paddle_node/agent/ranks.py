@@ -159,14 +159,15 @@ def judge(
     ]
     fallen.sort(key=lambda python: python.ended or 0)
     failed = [rank for rank in fallen if rank in ranks and not _goes_on(rank, ended)]
-    verdict.failed = [rank for rank in failed if rank.hooked or rank.code is not None]
+    verdict.failed = [rank for rank in failed if _is_seen(rank)]
     verdict.doubts = [
         f"the end of {python} was not seen (docs/pod.md)"
         if python in failed
         else f"{python.words} ended with {describe_code(python.code)}"
         + (f": {python.error}" if python.error else "")
         for python in fallen
-        if python not in verdict.failed and (python.level >= OWN or _fell_as_child(python))
+        if (python in failed and python not in verdict.failed)
+        or (python not in failed and _is_seen(python) and _tells(python))
     ]
     parents = {rank.entry.parent for rank in failed}
     trained = any(python.saved or python.level == TRAINED for python in ended)
@@ -233,8 +234,17 @@ def _goes_on(rank: Python, ended: Iterable[Python]) -> bool:
     return any(other.key != rank.key and other.began > (rank.ended or 0) for other in others)
 
 
-def _fell_as_child(python: Python) -> bool:
-    """Whether it is a forked child that fell, and has not become another program."""
+def _is_seen(python: Python) -> bool:
+    """Whether anybody saw how it ended."""
+    return python.hooked or python.code is not None
+
+
+def _tells(python: Python) -> bool:
+    """Whether the end of what is no rank says something: it is the program's own, or a forked child
+    that fell, and has not become another program.
+    """
+    if python.level >= OWN:
+        return True
     code = python.code or 0
     signaled = code > 128 and code != 128 + signal.SIGTERM
     return python.forked and (signaled or (python.told and code > 0))
@@ -615,7 +625,12 @@ class Ranks:
 
     @staticmethod
     def _is_starting(entry: Entry) -> bool:
-        """Whether a Python will still connect."""
+        """Whether a Python will still connect, or is gone."""
+        words = [""]
+        with contextlib.suppress(OSError):
+            words = process_table.read_list(entry.pid, "cmdline")
+        if words == [""]:
+            return True
         if _age(entry) > STARTING:
             return False
         with contextlib.suppress(OSError):
@@ -623,7 +638,6 @@ class Ranks:
                 text.partition("=")[::2] for text in process_table.read_list(entry.pid, "environ")
             )
             path = variables.get("PYTHONPATH", "").split(":")
-            words = process_table.read_list(entry.pid, "cmdline")
             flags = "".join(
                 word.partition("c")[0]
                 for word in command_line.split_python(["python", *words[1:]])[0][1:]
