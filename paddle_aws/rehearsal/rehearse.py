@@ -374,12 +374,13 @@ class Rehearsal:
         self.screen.remark(f"without effect on one machine: {which}; why: {shorten_path(reasons)}")
 
     def _say_open_ports(self, addresses: AddressBlock) -> None:
-        if not self.job.way.servers:
-            first, last = (port + addresses.port_shift for port in (FIRST_PORT, LAST_PORT))
-            self.screen.remark(
-                f"while it trains, Paddle's store listens without a key on all addresses of this "
-                f"machine, at a port from {first} to {last}: on a shared network, close these"
-            )
+        first, last = (port + addresses.port_shift for port in (FIRST_PORT, LAST_PORT))
+        servers = "parameter servers answer all users"
+        what = servers if self.job.way.servers else "store listens on all addresses"
+        self.screen.remark(
+            f"while it trains, Paddle's {what} of this machine without a key, at a port from "
+            f"{first} to {last}: let no stranger reach these"
+        )
 
     def _bring_inputs(self, host: Host) -> None:
         if not self._inputs:
