@@ -8,6 +8,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 
+_MODEL = re.compile(r"\bV1[A-Z]\w*(?!\.)\b")
+"""A kind in the name of a type, such as list[V1Container]."""
+
+
 def hook_faults(before: Mapping[str, Any], after: Any, *, pod_list: bool) -> Iterator[str]:
     """Yields a sentence for each fault of `after`, which a hook made of `before`. `pod_list`: the
     pods ask the API server by the right of their account.
@@ -37,13 +41,13 @@ def _unknown(kind: str, value: Any, path: str) -> Iterator[str]:
     # Imported here: it takes a second, and only charts with a hook need it.
     from kubernetes import client
 
-    if inner := re.fullmatch(r"list\[(.+)\]", kind):
-        for number, entry in enumerate(value if isinstance(value, list) else ()):
-            yield from _unknown(inner[1], entry, f"{path}[{number}]")
+    if isinstance(value, list):
+        for number, entry in enumerate(value):
+            yield from _unknown(kind, entry, f"{path}[{number}]")
     model: Any = getattr(client, kind, None)
-    if not isinstance(value, dict) or not hasattr(model, "attribute_map"):
+    if not isinstance(value, dict) or model is None:
         return
-    kinds = {name: model.openapi_types[field] for field, name in model.attribute_map.items()}
+    kinds = {name: (_MODEL.findall(str(of)) or [""])[0] for name, of in _fields(model).items()}
     for name, entry in value.items():
         here = f"{path}.{name}" if path else name
         if name in kinds:
@@ -52,3 +56,11 @@ def _unknown(kind: str, value: Any, path: str) -> Iterator[str]:
             nearest = difflib.get_close_matches(name, kinds, 1)
             meant = f": did you mean {nearest[0]}?" if nearest else ""
             yield f"{here} is no field of a pod{meant}"
+
+
+def _fields(model: Any) -> dict[str, Any]:
+    """Returns the types of a kind's fields, by the names that a manifest has."""
+    if hasattr(model, "model_fields"):  # From kubernetes 37 on.
+        fields = model.model_fields.items()
+        return {field.serialization_alias or name: field.annotation for name, field in fields}
+    return {name: model.openapi_types[field] for field, name in model.attribute_map.items()}

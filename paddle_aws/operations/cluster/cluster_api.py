@@ -271,7 +271,8 @@ class ClusterApi:
                 "User-Agent": "paddle-aws",
                 **(headers or {}),
             }
-            client.update_params_for_auth(sent, [], ["BearerToken"])
+            if bearer := client.configuration.auth_settings().get("BearerToken"):
+                sent[bearer["key"]] = bearer["value"]
             try:
                 answer: urllib3.BaseHTTPResponse = client.rest_client.pool_manager.request(
                     method, url, headers=sent, **more
