@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-
 _MODEL = re.compile(r"\bV1[A-Z]\w*(?!\.)\b")
 """A kind in the name of a type, such as list[V1Container]."""
 
