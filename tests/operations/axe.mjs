@@ -14,6 +14,7 @@ let number = 0;
 const call = (method, params = {}, sessionId = undefined) => new Promise((resolve) => { waiting.set(++number, resolve); socket.send(JSON.stringify({id: number, method, params, sessionId})); });
 
 const found = [];
+setTimeout(() => { console.error("a page shows nothing"); browser.kill(); process.exit(1); }, 300000).unref();
 for (const url of process.argv.slice(2)) {
   const {targetId} = await call("Target.createTarget", {url}), {sessionId} = await call("Target.attachToTarget", {targetId, flatten: true});
   const run = async (expression) => {

@@ -172,6 +172,7 @@ def exporter(api: JobController, address: str) -> Iterator[None]:
     labels = {"app.kubernetes.io/part-of": "paddle-aws", "app.kubernetes.io/instance": "words"}
     usage = {"cpu": "1500000000n", "memory": "2097152Ki"}
     api.objects[f"/apis/metrics.k8s.io/v1beta1/namespaces/paddle/pods/{pod}"] = {
+        "kind": "Pod",
         "metadata": {"name": pod, "namespace": "paddle", "labels": labels},
         "containers": [{"name": "trainer", "usage": usage}],
     }

@@ -107,5 +107,6 @@ def test_help_has_groups_and_each_option_says_what_it_does_there(run: Run) -> No
     assert re.findall(r"─ (Jobs|This machine|Cluster|Account|Commands) ─", said) == groups
     assert "Show the last" not in run("cancel", "--help", columns=100).out
     for name, means in {"rehearse": "at its beginning", "logs": "The log", "upload": "Up"}.items():
-        (said,) = re.findall(r"--volume +.*", run(name, "--help", columns=300).out)
+        shown = run(name, "--help", columns=300).out
+        (said,) = re.findall(r"^│ +--volume +.*", shown, re.M)
         assert means in said
