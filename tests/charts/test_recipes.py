@@ -117,7 +117,7 @@ def test_a_recipe_of_ones_own_and_the_jobs_settings_win(folder: Path) -> None:
     recipe = spec.applied_recipe
     assert recipe is not None and recipe.sentence == (
         "recipe ./mine.yaml (Mine): job.yaml names it; Global.dir is output/m; resumes the newest "
-        "whole output/m/*.pdparams by Global.checkpoints; job.yaml's own: success, metrics"
+        "complete output/m/*.pdparams by Global.checkpoints; job.yaml's own: success, metrics"
     )
     assert " ".join(recipe.resume_line) == (
         "python train.py -c x -o Global.dir=output/m "
