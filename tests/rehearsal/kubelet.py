@@ -19,6 +19,8 @@ from paddle_aws.rehearsal.pods.job import Watcher, run_job
 from paddle_aws.rehearsal.pods.pod import Identity, Pod, PodEnd
 
 Object = dict[str, Any]
+OF_SETUP = ("paddle-deployers", "paddle-readers")
+"""What `paddle-aws setup` applies, by how its names begin: none is a job's."""
 OF_THE_API = {"uid", "creationTimestamp", "resourceVersion"}
 
 
@@ -66,7 +68,8 @@ class Kubelet(JobController):
             [
                 as_written(one)
                 for one in list(self.objects.values())
-                if one["kind"] not in ("Pod", "Event")
+                if one["kind"] not in ("Pod", "Event", "DaemonSet", "Node")
+                and not one["metadata"]["name"].startswith(OF_SETUP)
             ]
         )
         host = self._folder.host(
