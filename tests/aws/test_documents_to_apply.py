@@ -157,11 +157,9 @@ def test_the_frame_and_the_nodes_stay_closed() -> None:
     ours, *_ = yaml_documents.template(
         "namespace.yaml", namespace="x", trainer="x", data="x", level="restricted"
     )
-    assert (
-        namespace["metadata"]["labels"]
-        == peoples_namespace["metadata"]["labels"]
-        == ours["metadata"]["labels"]
-    )
+    ours, theirs = map(yaml_documents.labelled, (ours, peoples_namespace))
+    assert yaml_documents.labelled(namespace)["metadata"]["labels"] == ours["metadata"]["labels"]
+    assert ours["metadata"]["labels"] == theirs["metadata"]["labels"]
     volumes, frame, doors = _of(DOCUMENTS, "ValidatingAdmissionPolicy")
     expressions = " ".join(rule["expression"] for rule in volumes["spec"]["validations"])
     name = namespace["metadata"]["name"]

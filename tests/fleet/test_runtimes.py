@@ -189,7 +189,7 @@ def test_a_program_that_the_pods_user_may_not_reach_is_one_sentence(tmp_path):
 def test_a_program_that_resumes_by_a_number_gets_it(glob: str, newest: str, number: str):
     words = ["--resume_epoch", f"{{newest_number:{glob}}}"]
     pod = node(PADDLE_NODE_COMMAND='["python3"]', PADDLE_NODE_RESUME=json.dumps(words))
-    ranks = runtimes.find_runtime("launch").processes(
+    ranks = runtimes.find_runtime(pod.way).processes(
         replace(pod, program=Path("/program")), ADDRESSES[:2], Attempt(2, {"newest": newest})
     )
     assert next(iter(ranks)).argv[-2:] == ("--resume_epoch", number)
