@@ -54,8 +54,8 @@ def test_every_field_is_described() -> None:
 
 def test_reading_settings_needs_no_cdk() -> None:
     code = (
-        "import sys, paddle_aws.stacks.cluster_spec; print([m for m in sys.modules if m.split('.')[0] in "
-        "('aws_cdk', 'jsii', 'constructs')])"
+        "import sys, paddle_aws.stacks.cluster_spec; print([m for m in sys.modules "
+        "if m.split('.')[0] in ('aws_cdk', 'jsii', 'constructs')])"
     )
     assert (
         subprocess.run(
