@@ -137,7 +137,10 @@ def test_what_it_refuses_costs_nothing(account: Account) -> None:
     resources = {"Thing": {"Type": "AWS::SNS::Topic"}}
     body = json.dumps({"Resources": resources})
     for options, sentence in (
-        (("--max-usd", "nan"), r"--max-usd is nan: allowed is [\d.]+ to 1000, because the cluster"),
+        (
+            ("--max-usd", "2000"),
+            r"--max-usd is 2000: allowed is [\d.]+ to 1000, because the cluster",
+        ),
         (("--max-usd", "0.01"), r"--max-usd is 0.01: allowed is"),
         (("--gpu",), r"--gpu and --base belong together"),
         (("--region", "nowhere"), r"region"),
@@ -164,7 +167,7 @@ def log(account: Account) -> str:
 
 def test_ctrl_c_destroys_what_is_there(account: Account) -> None:
     process = account.start()
-    while "_IN_PROGRESS" not in log(account) and process.poll() is None:
+    while "acceptance-storage" not in log(account) and process.poll() is None:
         time.sleep(0.2)
     process.send_signal(signal.SIGINT)
     time.sleep(1)

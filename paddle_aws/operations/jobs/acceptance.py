@@ -95,7 +95,7 @@ class Acceptance:
             )
         self._an_hour, self._max_usd = sum(row["month_usd"] for row in rows) / HOURS, max_usd
         least = self._an_hour * (LEAST + TO_DESTROY)
-        if not least <= max_usd <= MOST:  # Also one that is no number.
+        if not least <= max_usd <= MOST:
             raise BadInput(
                 f"--max-usd is {max_usd:g}: allowed is {least:.2f} to {MOST}, because the cluster "
                 f"costs {self._an_hour:.2f} an hour and takes {60 * LEAST:.0f} minutes to make and "
