@@ -12,15 +12,8 @@ from paddle_aws.rehearsal.folder import RehearsalFolder
 from paddle_aws.rehearsal.inventory import Resource
 from paddle_aws.rehearsal.screen import Screen
 
-_PROXY_VARIABLES = (
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "REQUESTS_CA_BUNDLE",
-)
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+_CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE")
 
 
 class Account(AbstractContextManager["Account"], ABC):
@@ -56,7 +49,8 @@ def proxy_settings() -> dict[str, str]:
     """Returns this machine's proxy and certificate settings, which a pod needs to read data from an
     https:// address; never a proxy for the emulator, which is on this machine.
     """
-    given = {name: os.environ[name] for name in _PROXY_VARIABLES if name in os.environ}
+    names = (*_PROXIES, *map(str.lower, _PROXIES), *_CERTIFICATES)
+    given = {name: os.environ[name] for name in names if name in os.environ}
     return given | {name: without_proxy(name) for name in ("NO_PROXY", "no_proxy")}
 
 

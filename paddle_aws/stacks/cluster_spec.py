@@ -385,12 +385,9 @@ class ClusterSpec(Settings):
             )
             yield Refused(field, ", ".join(zones), allowed)
         for zone in zones:
-            if not re.fullmatch(re.escape(self.region) + "[a-z]", zone):
-                yield Refused(
-                    field,
-                    zone,
-                    f"allowed are zones of region {self.region}, such as {self.region}a",
-                )
+            if not re.fullmatch(re.escape(region := self.region) + "[a-z]", zone):
+                such = f"such as [{region}a, {region}b]"
+                yield Refused(field, zone, f"allowed are zones of region {region}, {such}")
         zones_by_setting = {
             f"nodes.{name}.availability_zones": group.availability_zones
             for name, group in self.nodes.items()

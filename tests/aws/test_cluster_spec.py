@@ -9,6 +9,8 @@ import yaml
 
 from paddle_aws.stacks.cluster_spec import ClusterSpec
 from paddle_settings.errors import SettingError
+from paddle_settings.file import value
+from tests.charts.suggestions import refuse_no_suggestion
 
 from .built import PROJECT
 
@@ -26,6 +28,17 @@ def test_refused_with_one_sentence_that_names_the_field(
     with pytest.raises(SettingError) as caught:
         ClusterSpec.load(file)
     assert str(caught.value).replace(f"{tmp_path}/", "") == sentence
+    try:
+        settings = value(text)
+    except yaml.YAMLError:
+        return
+
+    def read(followed: object) -> None:
+        file.write_text(yaml.safe_dump(followed))
+        ClusterSpec.load(file)
+
+    sentences = sentence.replace("s.yaml: ", "").splitlines()
+    refuse_no_suggestion(settings, sentences, read)
 
 
 @pytest.mark.parametrize("text", TAKEN)

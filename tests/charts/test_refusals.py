@@ -13,6 +13,7 @@ from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.documents import documents
 from k8s_charts.spec import TrainingJob
 from paddle_settings.errors import SettingError
+from tests.charts.suggestions import refuse_no_suggestion
 
 
 def table(name: str) -> list[Any]:
@@ -50,6 +51,7 @@ def test_refused_in_one_sentence(
         job(**settings)
     lines = str(refusal.value).splitlines()
     assert lines == sentence if isinstance(sentence, list) else sentence in lines
+    refuse_no_suggestion(settings, lines, lambda followed: job(**followed))
 
 
 @pytest.mark.parametrize("command", table("quoted_commands.yaml"))

@@ -204,6 +204,12 @@ def test_what_cannot_be_built_is_one_sentence_and_leaves_nothing(volume: Volume)
             "do not fit together: Because all versions of strict depend on",
         ),
         (("absent",), other, 2, "cannot be installed: Because absent was not found in the"),
+        (
+            ("tiny==99",),
+            {},
+            2,
+            "need tiny==99, a version that the package index does not have: its",
+        ),
         ((f"tiny==2.0 --hash=sha256:{'0' * 64}",), {}, 2, "the index has other bytes"),
         (("needs-gpu",), {}, 2, "bring paddlepaddle-gpu 1.0 (for needs-gpu), which would"),
         (("shadow",), {}, 2, "bring the `paddle` of shadow 1.0, which would replace the image's"),

@@ -180,6 +180,16 @@ class Machine:
 
 
 @pytest.fixture
+def dead_proxy(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A proxy in the shell that nothing answers at: what asks it fails."""
+    address = "http://127.0.0.1:9"
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.setenv(name, address)
+        monkeypatch.setenv(name.lower(), address)
+    return address
+
+
+@pytest.fixture
 def machine(tmp_path):
     """A machine in `tmp_path`. Afterwards no process that names this folder may be alive."""
     with RehearsalFolder(tmp_path / ".rehearsal") as rehearsal:

@@ -3,6 +3,7 @@
 Each job is the one of examples/launch: two pods with two processes under Paddle's launcher.
 """
 
+import functools
 import json
 import os
 import re
@@ -11,9 +12,11 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import IO
 
@@ -233,6 +236,36 @@ def test_from_python_on_data_of_ones_own(tmp_path: Path, monkeypatch: pytest.Mon
     log.unlink()
     log.symlink_to("/etc/hostname")
     assert "outside of the job's folder" in terminal.run("logs", "--rank", "1", code=2)
+
+
+def test_a_proxy_in_the_shell_is_for_what_lies_beyond_this_machine(
+    terminal: Terminal, dead_proxy: str
+) -> None:
+    """The program gets it for other machines; the data's server on this one is asked itself."""
+    (terminal.folder / "program/train.py").write_text(
+        "import os, urllib.request\n"
+        "given = {name.lower(): os.environ[name] for name in os.environ if 'ROXY' in name}\n"
+        "print('beyond', given['all_proxy'], urllib.request.getproxies()['https'], flush=True)\n"
+        "print('here', urllib.request.proxy_bypass('127.0.0.1'), flush=True)\n"
+        "open('output/done', 'w').close()\n"
+    )
+    handler = functools.partial(SimpleHTTPRequestHandler, directory=terminal.folder)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}/a.csv"
+        job = {
+            "name": "behind",
+            "trainers": 1,
+            "paddle": "2.6",
+            "command": "python train.py {data}",
+        }
+        job |= {"program": {"folder": "./program"}, "data": {"source": address, "shared": True}}
+        terminal.job_file.write_text(yaml.safe_dump(job))
+        terminal.run("rehearse")
+        server.shutdown()
+    (log,) = terminal.folder.glob(".rehearsal/logs/behind-*.trainer.log")
+    said = log.read_text()
+    assert "here True" in said and f"beyond {dead_proxy} {dead_proxy}" in said
 
 
 def sleeps(pid: int) -> bool:

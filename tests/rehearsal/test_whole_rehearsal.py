@@ -149,9 +149,11 @@ def test_make_rehearse_beside_another_clone_after_all_that(clone, second_clone):
 
 
 @pytest.mark.long
-def test_a_users_own_corpus_and_a_program_from_a_folder(second_clone, tmp_path, monkeypatch):
+def test_a_users_own_corpus_and_a_program_from_a_folder(
+    second_clone, tmp_path, monkeypatch, dead_proxy
+):
     """Twenty thousand compressed lines with eight labels, in another region, on a self-managed
-    cluster, with retain: true.
+    cluster, with retain: true, in a shell whose proxy is dead.
     """
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     corpus(tmp_path / "mine.tsv.gz", 20_000)

@@ -328,6 +328,14 @@ def _run(
     if password := environ.get("PIP_INDEX_URL", "").rpartition("@")[0].rpartition("//")[2]:
         messages = messages.replace(password, "****")
     print(messages, file=sys.stderr, flush=True)
+    if absent := re.search(r"no\s+version\s+of\s+(([\w.-]+)==[\w.+!-]*\w)", messages):
+        asked = ["compile", "-", "--no-deps", "--no-header", "--no-annotate", "--quiet", *options]
+        code, newest, _ = install.run(asked, say, variables, absent[2].encode())
+        if code == 0:
+            raise BadSetting(
+                f"program.requirements need {absent[1]}, a version that the package index does not "
+                f"have: its newest for this Python is {newest.strip()}"
+            )
     texts = [Path(file).read_text() for file in _limits(environ, contract.CONSTRAINTS)]
     limits = re.findall(r"(?m)^(?!paddlepaddle)[a-z][\w.-]*[<>=!~][^\s#]*", "\n".join(texts))
     raise faults.explain(messages, paddle, limits)
