@@ -60,7 +60,7 @@ class JobController(KubernetesApi):
             return self.serve(document) if script.status is None else self.run(document, script)
         if script.refused:
             return self.event(document, 0, "FailedCreate", script.refused)
-        for index in range(document["spec"]["completions"]):
+        for index in range(document["spec"].get("completions", 1)):
             self.run(self.pod(document, index), script)
         if script.status is None and script.code is not None:
             self.finish(document, script.code, script.message)
