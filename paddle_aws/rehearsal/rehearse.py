@@ -6,6 +6,7 @@ reads the pods' work from the manifests on disk, never from the job's settings.
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -255,7 +256,12 @@ class Rehearsal:
         """Runs the data job. Returns the data manifest."""
         with self.screen.phase("split") as phase:
             watcher, failed = PodScreen(self.screen), "the data could not be split"
-            self._run(_set_variables(job, self._places), host, addresses, watcher, failed)
+            settings = _set_variables(job, self._places)
+            result = self._run(settings, host, addresses, watcher, failed)
+            log = result.ended[-1].logs[job.template.containers[0].name]
+            # What it says of lines was said before the rehearsal.
+            for warning in re.findall(r"warning: the name .*", log.read_text(errors="replace")):
+                self.screen.remark(warning, style="yellow")
             data: dict[str, Any] = json.loads(job_folder(job, host).data_manifest.read_text())
             counts = " + ".join(f"{_records(shard):,}" for shard in data["shards"])
             held_out = _records(data.get("held_out") or {})

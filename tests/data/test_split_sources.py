@@ -135,6 +135,23 @@ def test_folders_and_archives_are_lines_or_whole_files_under_their_names(
     assert job.data() == {f"0/data/{name}": content for name, content in whole.items()}
 
 
+@pytest.mark.parametrize(("encoding", "said"), [("utf-8", 0), ("gbk", 1)])
+def test_a_zip_that_does_not_say_how_its_names_are_written(
+    job: Job,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    encoding: str,
+    said: int,
+) -> None:
+    """macOS writes UTF-8 without the flag for it, Windows the country's own letters."""
+    name = "照片".encode(encoding)
+    packed = zipped([("A" * len(name), b"1\n"), ("B" * len(name), b"2\n")])
+    packed = packed.replace(b"A" * len(name), name)
+    job.split(lay(tmp_path / "source", {"data.zip": packed}), 1, DATA_FORMAT="files")
+    assert f"0/data/{os.fsdecode(name)}" in job.data()
+    assert capsys.readouterr().out.count("is not UTF-8, so the program meets bytes") == said
+
+
 def test_two_members_that_no_folder_can_hold_both(job: Job, tmp_path: Path) -> None:
     (tmp_path / "in.zip").write_bytes(zipped([("a/b", b"1"), ("a", b"2")]))
     job.refused(

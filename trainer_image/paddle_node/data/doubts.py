@@ -46,6 +46,11 @@ def find_mark(head: bytes, name: str) -> str:
     return f"{name} {says}" if marked else ""
 
 
+def is_odd(name: str) -> bool:
+    """Returns whether the bytes of a file's name are not UTF-8."""
+    return name.encode(errors="ignore").decode() != name
+
+
 def shorten(text: str) -> str:
     """Returns a record, quoted and cut short."""
     return repr(text if len(text) <= 80 else f"{text[:80]}...")

@@ -1,5 +1,6 @@
 """Writes one index's slice of the source as the files of the shards."""
 
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -39,7 +40,7 @@ class SliceWriter:
     def write(self) -> Files:
         """Returns the files, by shard. Raises `Failure`, OSError."""
         if self._settings.format == "files":
-            return whole_files.write(
+            files = whole_files.write(
                 self._settings,
                 self._source,
                 self._pieces,
@@ -48,6 +49,13 @@ class SliceWriter:
                 self._several,
                 self._report,
             )
+            names = (file.name.split("/", 4)[-1] for folder in files.values() for file in folder)
+            for name in itertools.islice(filter(doubts.is_odd, names), 1):
+                self._say(
+                    f"warning: the name {name!a} is not UTF-8, so the program meets bytes that "
+                    "it cannot print: pack the files with names in UTF-8"
+                )
+            return files
         if self._settings.format not in FORMATS:
             folder = self._settings.reader_folder
             self._reader = records.load_reader(self._settings.format, folder)

@@ -227,7 +227,11 @@ def _zip(raw: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
         ):
             raise zipfile.BadZipFile("its directory does not list what it holds")
         for entry in entries:
-            member = require_relative(entry.filename.replace("\\", "/"), name)
+            written = entry.filename
+            if not entry.flag_bits & _ZIP_UTF_8 and written == entry.orig_filename:
+                # zipfile takes the bytes for a PC's of 1981; macOS writes UTF-8 without the flag.
+                written = written.encode("cp437").decode(errors="surrogateescape")
+            member = require_relative(written.replace("\\", "/"), name)
             if entry.flag_bits & 1:
                 _refuse(name, member, "which is encrypted")
             if stat.S_ISLNK(entry.external_attr >> 16):
