@@ -1,6 +1,5 @@
 """Other programs and runtimes in the same pods. Real Paddle: about 15 s per test."""
 
-import gzip
 import json
 import os
 import random
@@ -52,24 +51,6 @@ def test_a_regression_of_two_numbers_and_an_id_beats_the_mean(training_job):
     assert found["metric"] == "rmse" and found["value"] < found["baseline"] * 0.95
     small, large = map(int, job.predict_records("3,2,40.5", "3,2,140"))
     assert 0 < small < large
-
-
-def test_a_step_of_an_asynchronous_trainer_is_an_update_of_an_embedding(training_job):
-    """Otherwise what an embedding has learned at a step depends on how often the trainers met. On a
-    busy machine a few steps may still share an update.
-    """
-    job = training_job("regression", pods=1, PASSES="1")
-    head = "def sample(flat):\n"
-    job.change(head, f"import time\n\n\n{head}    time.sleep(0.002)\n")
-    (job.place / "flats.csv").write_text("1,3,70,90000\n" * 1000)
-    job.split(job.place / "flats.csv")
-    job.run()
-    saved = job.folder.pass_dir(0)
-    steps = json.loads((saved / "parameters.json").read_text())["steps"]
-    rows = [gzip.decompress(part.read_bytes()).split() for part in saved.glob("000/part-*-*")]
-    (row,) = filter(None, rows)
-    # A row is id, five statistics, a weight, its two moments and the powers of Adam's betas.
-    assert float(row[9]) < 0.9 ** (steps / 2) and steps > 20
 
 
 def test_a_program_of_several_modules_is_evaluated_and_other_data_is_trained_anew(

@@ -51,17 +51,10 @@ _LEAST = 1_000_000
 """Nanoseconds of a processor with which a thread that is ready to run has worked, not waited."""
 _FULL = 1 << 20
 """Free bytes on a volume below which a failed save is attributed to a full volume."""
-_FLAGS = {
-    # Paddle's 500 s timeout: without an answer in time, Paddle continues, and the pass would count.
-    # Here a request waits as long as it takes (24 days): the rendezvous server and the health probe
-    # end an attempt whose pserver hangs.
-    "24FLAGS_pserver_timeout_ms": 2**31 - 1,
-    # Paddle holds an embedding's gradients back for 12 steps or until a flush, and makes one update
-    # of their sum: what it learns would depend on how often the trainers meet.
-    "37FLAGS_pserver_push_sparse_merge_limit": 0,
-    "43FLAGS_pserver_async_push_sparse_interval_ms": 1,
-}
-"""Paddle's flags that no environment variable reaches: they are set by their symbols."""
+_GIVES_UP = "_ZN6paddle11distributed12paddle_flags24FLAGS_pserver_timeout_msE"
+"""Paddle's 500 s timeout for each request to a pserver. No environment variable reaches this flag,
+so it is set by its symbol.
+"""
 _WRITTEN_AS_TEXT = ("value", "min", "max", "mean", "std")
 """Numbers of the startup program that pservers receive as text."""
 
@@ -132,9 +125,12 @@ class ParameterServers(Backend):
         self._feeder = Feeder(self._program)
         self._executor.run(static.default_startup_program())
         session.servers()
-        for name, value in _FLAGS.items():
-            symbol = f"_ZN6paddle11distributed12paddle_flags{name}E"
-            ctypes.c_int32.in_dll(ctypes.CDLL(paddle.base.libpaddle.__file__), symbol).value = value
+        # If a pserver does not answer in time, Paddle continues without its answer, and the pass
+        # would count. Here a request waits as long as it takes (24 days): the rendezvous server and
+        # the health probe end an attempt whose pserver hangs.
+        ctypes.c_int32.in_dll(ctypes.CDLL(paddle.base.libpaddle.__file__), _GIVES_UP).value = (
+            2**31 - 1
+        )
         # Trainer 0 sends the initial dense parameters.
         fleet.init_worker()
         self._received = get_the_one_recv_context(self._handle.context, split_dense_table=False)
@@ -227,8 +223,12 @@ class ParameterServers(Backend):
                 sparse.append(SparseTable(context.table_id(), name, *variables[name].shape))
             else:
                 held = self._received[context.table_id()]
-                shapes = tuple((name, tuple(variables[name].shape)) for name in held)
-                dense.append(DenseTable(context.table_id(), shapes))
+                dense.append(
+                    DenseTable(
+                        context.table_id(),
+                        tuple((name, tuple(variables[name].shape)) for name in held),
+                    )
+                )
         return Layout(
             self._optimizer, self._servers, self._shards, self.steps, tuple(sparse), tuple(dense)
         )
