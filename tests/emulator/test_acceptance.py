@@ -27,7 +27,7 @@ sys.path += [str(Path(__file__).parents[1] / room) for room in ("rehearsal", "op
 from kubelet import Kubelet
 from test_build_and_push import ENGINE
 
-from paddle_aws.operations.account.cost_items import items
+from paddle_aws.operations.account.cost_items import HOURS, estimate, items
 from paddle_aws.operations.jobs import acceptance
 from paddle_aws.rehearsal.cloud import ACCOUNT
 from paddle_aws.rehearsal.deployed_account import pod_identity
@@ -38,6 +38,14 @@ from .test_first_day import PROJECT, Day, Tokens, begin, behind_tls
 
 pytestmark = pytest.mark.slow
 
+PROGRAM = ("-m", "paddle_aws.operations.main")
+AT_ONCE = (
+    "-c",
+    "from paddle_aws.operations.jobs import acceptance\n"
+    "acceptance.LEAST = acceptance.TO_DESTROY = 0\n"
+    "from paddle_aws.operations.main import main; main()",
+)
+"""The command with a cap that may be smaller than the hour and a half that AWS takes."""
 RECEIPT = PROJECT / "docs" / "receipts" / "emulator.json"
 PRIVATE = re.compile(
     rf"{ACCOUNT}|\b\d{{12}}\b|arn:|AdministratorAccess|me-myself|203\.0\.113|/home/|/tmp/"
@@ -82,8 +90,18 @@ class Account:
         document = {"read": "2026-11-29", "source": "the test's own", "region": "us-west-2"}
         (self.folder / "prices.json").write_text(json.dumps({**document, "prices": prices}))
 
-    def start(self, *options: str, folder: str = "mine") -> subprocess.Popen[str]:
-        words = [sys.executable, "-m", "paddle_aws.operations.main", "acceptance", *options]
+    def dollars(self, seconds: float) -> float:
+        """What the cluster costs in so many seconds."""
+        spec = ClusterSpec(**acceptance.settings("us-west-2", "203.0.113.7/32", gpu=False))
+        prices = json.loads((self.folder / "prices.json").read_text())["prices"]
+        dollars = {name: price["usd"] for name, price in prices.items()}
+        month = float(sum(row["month_usd"] for row in estimate(items(spec), dollars, 1)))
+        return month / HOURS * seconds / 3600
+
+    def start(
+        self, *options: str, folder: str = "mine", program: tuple[str, ...] = PROGRAM
+    ) -> subprocess.Popen[str]:
+        words = [sys.executable, *program, "acceptance", *options]
         files = {"--folder": self.folder / folder, "--lock": self.folder / "prices.json"}
         words += [str(word) for pair in files.items() for word in pair]
         return subprocess.Popen(
@@ -177,4 +195,17 @@ def test_ctrl_c_destroys_what_is_there(account: Account) -> None:
     receipt = account.receipt
     assert receipt["result"] == "interrupted"
     assert [step["step"] for step in receipt["steps"] if "failed" in step] == ["deploy"]
+    assert account.left() == set()
+
+
+def test_at_the_cap_it_destroys_what_is_there(account: Account) -> None:
+    process = account.start("--max-usd", f"{account.dollars(seconds=2):.9f}", program=AT_ONCE)
+    said, _ = process.communicate()
+    assert process.returncode == 1 and "its share is spent" in said, said + log(account)
+    receipt = account.receipt
+    assert receipt["result"] == "stopped"
+    assert [step["step"] for step in receipt["steps"] if "failed" in step] == ["deploy"]
+    assert [step["step"] for step in receipt["steps"]][-3:] == [
+        "destroy", "leftovers", "no bootstrap"
+    ]  # fmt: skip
     assert account.left() == set()
