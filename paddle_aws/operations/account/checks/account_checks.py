@@ -376,10 +376,10 @@ class AccountChecks(ClusterAccount):
         version = self.spec.cluster.version
         if tuple(map(int, version.split("."))) >= (1, 36):
             yield (
-                "warning",
-                f"nodes of Kubernetes {version} run kernel 6.18, and nobody has seen FSx's client "
-                "on it; a node that cannot mount the file system does not join: take "
-                'cluster.version "1.35" (kernel 6.12) if none joins',
+                "problem",
+                f"nodes of Kubernetes {version} run kernel 6.18, for which Amazon Linux has no FSx "
+                'client that anybody has seen, so none would join: take cluster.version "1.35" '
+                "(kernel 6.12)",
             )
         else:
             yield "ok", f"nodes of Kubernetes {version} run a kernel with FSx's client"
