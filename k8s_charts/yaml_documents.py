@@ -55,12 +55,14 @@ def plain(document: Any, *, empty: bool = False) -> Any:
 def labelled(
     document: Mapping[str, Any], labels: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Returns the document with the labels that Kubernetes recommends for every object, unless
-    `labels` or itself has others. The pods that it makes, and what selects them, stay as they are.
+    """Returns the document with `labels`, and with those that Kubernetes recommends for every
+    object. The pods that it makes, and what selects them, stay as they are.
     """
     metadata = document["metadata"]
-    ours = {label.value: PROJECT for label in (Label.NAME, Label.PART_OF, Label.MANAGED_BY)}
-    labels = {**ours, **(labels or {}), **(metadata.get("labels") or {})}
+    ours = {label.value: PROJECT for label in (Label.NAME, Label.MANAGED_BY)}
+    # Commands find this project's objects by the last one.
+    labels = {**ours, **(labels or {}), Label.PART_OF.value: PROJECT}
+    labels |= metadata.get("labels") or {}
     return {**document, "metadata": {**metadata, "labels": dict(sorted(labels.items()))}}
 
 

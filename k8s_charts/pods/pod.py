@@ -33,6 +33,7 @@ class PodChart(JobChart):
     """A chart with pods, and the place where a subclass or `customize` changes them.
 
     Args:
+        job: the job.
         labels: labels of all objects in the chart; a pod's are part of its template.
         customize: called as `customize_pod`.
     """

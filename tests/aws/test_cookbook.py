@@ -38,7 +38,7 @@ def test_every_stable_name_says_what_it_takes_has_and_refuses() -> None:
         for module, name in re.findall(r"^::: ([\w.]+)\.(\w+)$", page, re.M)
     ]
     promised = stability.partition("## Constructs, by name")[2].partition("### Feature flags")[0]
-    names = {word.rpartition(".")[2] for word in re.findall(r"`([\w.]+)`", promised)}
+    names = {word for name in re.findall(r"`([\w.]+)`", promised) for word in name.split(".")}
     classes = {name for name in names if name[0].isupper() and name != "Role"}
     assert classes == {kind.__name__ for kind in kinds}
     silent = []

@@ -161,7 +161,8 @@ def command_table() -> str:
 def stable_classes() -> Iterator[type]:
     """Yields the classes that stability.md names, by package."""
     _, _, text = (DOCS / "stability.md").read_text(encoding="utf-8").partition("## Constructs, by")
-    words = {word.rpartition(".")[2] for word in re.findall(r"`([\w.]+)`", text.split("\n##")[0])}
+    names = re.findall(r"`([\w.]+)`", text.split("\n##")[0])
+    words = {word for name in names for word in name.split(".")}
     for package in ("constructs_lib", "k8s_charts", "paddle_aws.stacks"):
         there = importlib.import_module(package).__path__
         for module in pkgutil.walk_packages(there, f"{package}."):

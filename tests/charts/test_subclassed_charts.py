@@ -124,7 +124,8 @@ def test_an_app_of_ones_own_numbers_the_steps_and_labels_every_object(
 ) -> None:
     app = cdk8s.App(outdir=str(tmp_path))
     TrainingChart(app, job(), outputs, "image")
-    VolumeChart(app, job(), outputs, labels={"app.kubernetes.io/managed-by": "argocd"})
+    argocd = {f"app.kubernetes.io/{name}": "argocd" for name in ("managed-by", "part-of")}
+    VolumeChart(app, job(), outputs, labels=argocd)
     NamespaceChart(app, job())
     DataChart(app, job(), outputs, "image")
     app.synth()
