@@ -28,6 +28,7 @@ from kubelet import Kubelet
 from test_build_and_push import ENGINE
 
 from paddle_aws.operations.account.cost_items import HOURS, estimate, items
+from paddle_aws.operations.account.person import Person
 from paddle_aws.operations.jobs import acceptance
 from paddle_aws.rehearsal.cloud import ACCOUNT
 from paddle_aws.rehearsal.deployed_account import pod_identity
@@ -46,6 +47,33 @@ AT_ONCE = (
     "from paddle_aws.operations.main import main; main()",
 )
 """The command with a cap that may be smaller than the hour and a half that AWS takes."""
+WITHOUT_AN_ACCOUNT = """
+import sys
+from pathlib import Path
+from paddle_aws.operations.account.person import Person
+from paddle_aws.operations.jobs.acceptance import Acceptance, logged, settings
+from paddle_aws.operations.screen import say
+from paddle_aws.stacks.cluster_spec import load_cluster
+folder, log = map(Path, sys.argv[1:])
+it = Acceptance.__new__(Acceptance)
+it.folder, it._config, it.why = folder, folder / "cluster.yaml", ""
+it._config.write_text(str(settings("us-west-2", "203.0.113.7/32", gpu=False)))
+it._spec = load_cluster(it._config)
+it._an_hour, it._max_usd, it._caller, it._prices = 0.5, 5.0, "assumed-role/Admin/me", {}
+it._steps, it._paid_from, it._had_bootstrap = [], 1.0, False
+with logged(log) as report:
+    it.person = Person(Path.cwd(), folder, report)
+    def step(name, then="true"):
+        line = f"trap '' HUP; echo {name}; touch {folder}/{name}; {then}"
+        return lambda *_: it.person._run(name, ["bash", "-c", line]) and {}
+    it._work = lambda: {"deploy": step("deploy", f"sleep 60; touch {folder}/deployed")}
+    it.person.destroy = step("destroy", "sleep 1; echo; echo destroyed")
+    it._leftovers = step("leftovers", "echo seen; exit 3")
+    it._end_bootstrap = step("no-bootstrap")
+    it.run(say)
+say(it.why)
+"""
+"""Acceptance.run with steps that are a shell's."""
 RECEIPT = PROJECT / "docs" / "receipts" / "emulator.json"
 PRIVATE = re.compile(
     rf"{ACCOUNT}|\b\d{{12}}\b|arn:|AdministratorAccess|me-myself|203\.0\.113|/home/|/tmp/"
@@ -209,3 +237,77 @@ def test_at_the_cap_it_destroys_what_is_there(account: Account) -> None:
         "destroy", "leftovers", "no bootstrap"
     ]  # fmt: skip
     assert account.left() == set()
+
+
+@pytest.mark.parametrize("where", ["closed pipe", "full disk"])
+def test_nothing_that_prints_or_interrupts_keeps_it_from_destroying(
+    tmp_path: Path, where: str
+) -> None:
+    """Two signals at once, a third while it destroys; nobody reads, or no disk takes a line."""
+    full, (reads, writes) = where == "full disk", os.pipe()
+    if full:
+        (tmp_path / "receipt.json").symlink_to("/dev/full")
+    log_file = "/dev/full" if full else str(tmp_path / "log.txt")
+    process = subprocess.Popen(
+        [sys.executable, "-c", WITHOUT_AN_ACCOUNT, str(tmp_path), log_file],
+        cwd=PROJECT,
+        stderr=subprocess.PIPE if full else writes,
+        text=True,
+    )
+    os.close(writes)
+    appears(tmp_path / "deploy", process)
+    os.close(reads)
+    for number in (signal.SIGSTOP, signal.SIGTERM, signal.SIGHUP, signal.SIGCONT):
+        process.send_signal(number)
+    appears(tmp_path / "destroy", process)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    # What fails after the destroy does not keep the bootstrap.
+    assert (tmp_path / "no-bootstrap").exists() and not (tmp_path / "deployed").exists()
+    if full:
+        assert "no receipt was written" in said, said
+        assert said.count("cdk destroy --all --context config=/") == 2, said  # First and last.
+        assert re.search(r"then delete CDKToolkit-\S+ and its bucket", said)
+        return
+    receipt = json.loads((tmp_path / "receipt.json").read_text())
+    steps = {step["step"]: step.get("failed") for step in receipt["steps"]}
+    assert steps == {
+        "deploy": "KeyboardInterrupt",
+        "destroy": None,
+        "leftovers": "leftovers failed with code 3:",
+        "no bootstrap": None,
+    }
+    assert "seen" not in receipt["why"]
+
+
+def appears(file: Path, process: subprocess.Popen[str]) -> None:
+    while not file.exists():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("text", "published"),
+    [
+        (
+            "arn:aws:iam::111122223333:role/CorpBoundary, denied by "
+            "arn:aws-cn:organizations::999988887777:policy/o-abc/p-xyz",
+            "ARN, denied by ARN",
+        ),
+        ("https://0A1B.gr7.us-west-2.eks.amazonaws.com/api refused", "https://HOST refused"),
+        ("111122223333.dkr.ecr.us-west-2.amazonaws.com/corp:1", "HOST"),
+        ("no route to 2001:db8:85a3::8a2e:370:7334", "no route to ADDRESS"),
+        ("fe80::1/64, ip-10-0-12-1 and 10.0.12.1:443", "ADDRESS/64, ip-ADDRESS and ADDRESS:443"),
+        ("/tmp/tmpab12/x, ~/corp/y, file:///srv/z", "PATH, PATH, PATH"),
+        ("config=/srv/alice/a.yaml:3 and/or ./b", "config=PATH:3 and/or ./b"),
+        ("/data/alice/acc/models/m and /opt/clone/cdk.json", "FOLDER/models/m and ./cdk.json"),
+        ("ME@corp.com, bob@mail.corp.com", "EMAIL, EMAIL"),
+        ("User: Me of Admin in 111122223333", "User: CALLER of CALLER in ACCOUNT"),
+        ("AWS::S3::Bucket at 2026-11-29T02:10:29", "AWS::S3::Bucket at 2026-11-29T02:10:29"),
+    ],
+)
+def test_a_receipt_names_nobody(text: str, published: str) -> None:
+    one = acceptance.Acceptance.__new__(acceptance.Acceptance)
+    one.folder, one._caller = Path("/data/alice/acc"), "assumed-role/Admin/me"
+    one.person = Person(Path("/opt/clone"), Path("/data"))
+    assert one._anonymous(text) == published

@@ -10,7 +10,7 @@ import yaml
 
 from paddle_aws.operations.account.person import Person
 from paddle_aws.operations.errors import BadInput, Exit, Failed, cli_errors
-from paddle_aws.operations.jobs.acceptance import Acceptance, logged, own_address, settings
+from paddle_aws.operations.jobs.acceptance import Acceptance, logged, own_address, quiet, settings
 from paddle_aws.operations.screen import say
 from paddle_aws.stacks.cluster_spec import load_cluster
 
@@ -85,8 +85,8 @@ def acceptance(
         where = f"{place / 'receipt.json'}; each command's output is in {place / 'log.txt'}"
         spent = receipt["usd"]["spent"]
         if receipt["result"] == "interrupted":
-            say(f"interrupted, about ${spent:.2f}: {where}")
+            quiet(say)(f"interrupted, about ${spent:.2f}: {where}")
             raise SystemExit(Exit.INTERRUPTED)
         if receipt["result"] != "passed":
-            raise Failed(f"{receipt['result']}, about ${spent:.2f}: {receipt['why']}\n{where}")
+            raise Failed(f"{receipt['result']}, about ${spent:.2f}: {day.why}\n{where}")
         say(f"passed, about ${spent:.2f}: {where}")

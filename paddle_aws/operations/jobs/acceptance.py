@@ -13,7 +13,7 @@ import re
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -51,6 +51,20 @@ MOST = 1000
 DESTROYS = 3
 """Tries: AWS gives network interfaces back a while after their owners are gone."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+PRIVATE = tuple(
+    (re.compile(pattern, re.IGNORECASE), word)
+    for pattern, word in (
+        (r"\barn:[\w-]+:[^\s'\"`,;)\]]+", "ARN"),
+        (r"[\w.+%-]+@[\w-]+(\.[\w-]+)+", "EMAIL"),
+        (r"[\w.-]+\.(amazonaws\.com|api\.aws|on\.aws)\b[^\s'\"`,;)\]]*", "HOST"),
+        (r"(file://|(?<![\w./~]))~?/[\w.@+-][^\s'\"`,;:)\]]*", "PATH"),
+        (r"(?<!\d)\d{1,3}([.-]\d{1,3}){3}(?!\d)", "ADDRESS"),
+        (r"(?<![\w:.])([0-9a-f]{0,4}:){2,7}[0-9a-f]{0,4}(?![\w:])", "ADDRESS"),
+        (r"(?<!\d)\d{12}(?!\d)", "ACCOUNT"),
+    )
+)
+"""What a receipt does not hold, and the word instead."""
 
 Seen = dict[str, Any]
 
@@ -104,41 +118,55 @@ class Acceptance:
         if stacks := [stack["StackName"] for stack in self._account.deployed_stacks]:
             raise BadInput(
                 f"{', '.join(stacks)} of {self._spec.region} belong to an acceptance that runs, or "
-                f"was killed: `cdk destroy --all --context config={config}` ends that"
+                "was killed: `cdk destroy --all --context config=cluster.yaml` ends that, with the "
+                "cluster.yaml of that run's folder"
             )
         self._caller = self._account.identity["Arn"].split(":", 5)[-1]
         self._had_bootstrap = bool(self._find_bootstrap())
         self._steps: list[Seen] = []
         self._paid_from: float | None = None
+        self.why = ""
+        """Why it did not pass, in full; the receipt has the first line."""
         self._prices = {name: locked[name] for name in ("read", "source")}
 
     def run(self, say: Callable[[str], None]) -> Seen:
         """Takes all steps, the destroy in any case, and writes receipt.json. Returns the
         receipt.
         """
-        began, result, why = datetime.now(UTC), "passed", ""
+        began, result, why, say = datetime.now(UTC), "passed", "", quiet(say)
         # What `nohup` ignores stays ignored.
         heard = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
-        handlers = [signal.signal(number, signal.default_int_handler) for number in heard]
+
+        def wait(*_: Any) -> None:
+            say("the cluster is being destroyed: wait")
+
+        def interrupt(*_: Any) -> None:
+            for number in heard:  # No second one interrupts what ends it.
+                signal.signal(number, wait)
+            raise KeyboardInterrupt
+
+        say(f"if this is killed, {self._by_hand}")
+        handlers = [signal.signal(number, interrupt) for number in heard]
         try:
-            for name, step in self._work().items():
-                self._take(name, step, say)
+            try:
+                for name, step in self._work().items():
+                    self._take(name, step, say)
+            finally:
+                for number in heard:
+                    signal.signal(number, wait)
         except TimedOut:
             result, why = "stopped", f"--max-usd is {self._max_usd:g}: its share is spent"
+            self.why = why
         except KeyboardInterrupt:
-            result, why = "interrupted", "interrupted"
+            result = why = self.why = "interrupted"
         except Exception as error:  # Also one that nobody foresaw: what is there costs money.
-            result, why = "failed", str(error) or type(error).__name__
-        for number in heard:
-            signal.signal(number, lambda *_: say("the cluster is being destroyed: wait"))
+            result, why, self.why = "failed", _first_line(error), _sentence(error)
         self.person.deadline = None
-        try:
-            for name, step in self._end().items():
-                self._take(name, step, say)
-        except Exception as error:
-            result, why = "failed", "\n".join(filter(None, (why, str(error), self._by_hand)))
-        for number, handler in zip(heard, handlers, strict=True):
-            signal.signal(number, handler)
+        left = self._take_end(say)
+        if left:
+            result, hand = "failed", self._by_hand
+            why = "\n".join(filter(None, (why, *map(_first_line, left), hand)))
+            self.why = "\n".join(filter(None, (self.why, *map(_sentence, left), hand)))
         receipt = {
             "result": result,
             "why": self._anonymous(why),
@@ -159,8 +187,26 @@ class Acceptance:
             "nodes": yaml.safe_load(self._config.read_text())["nodes"],
             "steps": self._steps,
         }
-        (self.folder / "receipt.json").write_text(json.dumps(receipt, indent=1) + "\n")
+        try:
+            (self.folder / "receipt.json").write_text(json.dumps(receipt, indent=1) + "\n")
+        except OSError as error:
+            receipt["result"] = "failed"
+            self.why = "\n".join(filter(None, (self.why, f"no receipt was written: {error}")))
+        for number, handler in zip(heard, handlers, strict=True):
+            signal.signal(number, handler)
         return receipt
+
+    def _take_end(self, say: Callable[[str], None]) -> list[Exception]:
+        """Takes the steps that end it. Returns what failed."""
+        failed = list[Exception]()
+        for name, step in self._end().items():
+            try:
+                self._take(name, step, say)
+            except Exception as error:
+                failed.append(error)
+                if name == "destroy":
+                    break  # A later one needs the bootstrap.
+        return failed
 
     def _take(self, name: str, step: Callable[[], Seen], say: Callable[[str], None]) -> None:
         began, taken = time.monotonic(), dict[str, Any](step=name)
@@ -169,7 +215,7 @@ class Acceptance:
             with translate_errors():
                 taken["saw"] = step()
         except BaseException as error:
-            taken["failed"] = self._anonymous(str(error) or type(error).__name__)
+            taken["failed"] = self._anonymous(_first_line(error))
             raise
         finally:
             taken["seconds"] = round(time.monotonic() - began, 1)
@@ -205,7 +251,13 @@ class Acceptance:
         return (
             f"end it by hand: `cdk destroy --all --context config={self._config}`, then "
             f"`paddle-aws leftovers {self._config}`"
+            + ("" if self._had_bootstrap else f", then delete {self._toolkit} and its bucket")
         )
+
+    @property
+    def _toolkit(self) -> str:
+        """The stack of this cluster's bootstrap."""
+        return f"CDKToolkit-{self._spec.qualifier}"
 
     # The work.
 
@@ -326,12 +378,12 @@ class Acceptance:
         for found in again:
             logs.delete_log_group(logGroupName=found["logGroupName"])
         left = self._json("leftovers", str(self._config))
-        kept = sorted({f"{one['service']}: {one['expected']}" for one in left["left"]})
-        return {"log_groups_that_came_back": len(again), "kept": kept}
+        kept = {self._anonymous(f"{one['service']}: {one['expected']}") for one in left["left"]}
+        return {"log_groups_that_came_back": len(again), "kept": sorted(kept)}
 
     def _find_bootstrap(self) -> str:
         """Returns the name of the stack of this cluster's bootstrap; empty if there is none."""
-        name = f"CDKToolkit-{self._spec.qualifier}"
+        name = self._toolkit
         stacks = list_all(self._account.client("cloudformation"), "describe_stacks", "Stacks[]")
         return name if name in [stack["StackName"] for stack in stacks] else ""
 
@@ -384,26 +436,47 @@ class Acceptance:
         }
 
     def _anonymous(self, text: str) -> str:
-        """Returns the text without account numbers, the caller's name, addresses and this machine's
+        """Returns the text without account numbers, people's names, addresses and this machine's
         folders.
         """
-        for folder, word in (
-            (self.folder.parent, "."),
-            (self.person.project, "."),
-            (Path.home(), "~"),
-        ):
-            text = text.replace(str(folder), word)
+        for folder, word in ((self.folder, "FOLDER"), (self.person.project, ".")):
+            text = text.replace(f"{folder}/", f"{word}/")
+        for pattern, word in PRIVATE:
+            text = pattern.sub(word, text)
         for name in (self._caller, *self._caller.split("/")[1:]):
-            text = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", "CALLER", text)
-        text = re.sub(r"(?<!\d)\d{12}(?!\d)", "ACCOUNT", text)
-        return re.sub(r"(?<!\d)\d{1,3}([.-]\d{1,3}){3}(?!\d)", "ADDRESS", text)
+            text = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", "CALLER", text, flags=re.I)
+        return text
+
+
+def _sentence(error: BaseException) -> str:
+    return str(error).strip() or type(error).__name__
+
+
+def _first_line(error: BaseException) -> str:
+    return _sentence(error).splitlines()[0]
+
+
+def quiet(say: Callable[[str], None]) -> Callable[[str], None]:
+    """Returns a `say` that never raises (closed terminal, full disk, a signal's while one prints):
+    nothing that prints may keep a cluster from being destroyed.
+    """
+
+    def said(line: str) -> None:
+        with suppress(Exception):
+            say(line)
+
+    return said
 
 
 @contextmanager
 def logged(file: Path) -> Iterator[Callable[[str], None]]:
-    """Writes a command's lines to a file, each at once."""
-    with file.open("w", buffering=1) as log:
-        yield lambda line: print(line, file=log)
+    """Writes a command's lines to a file, each at once, while the disk takes them."""
+    log = file.open("w", buffering=1)
+    try:
+        yield quiet(lambda line: print(line, file=log))
+    finally:
+        with suppress(OSError):
+            log.close()
 
 
 def own_address() -> str:

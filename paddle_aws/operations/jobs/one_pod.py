@@ -84,7 +84,7 @@ def check_gpus(cluster: ClusterApi, spec: ClusterSpec, image_file: Path) -> None
         try:
             job = yaml_documents.labelled(document)
             said = run_one_pod(cluster, job, "the pod", f"GPUs of {name}")
-            say(f"GPUs of {name}: {said.splitlines()[-1]}")
+            say(f"GPUs of {name}: {(said.splitlines() or ['its log is empty'])[-1]}")
         except Failed as error:
             failed.append(str(error))
     if failed:
