@@ -96,9 +96,12 @@ def main() -> None:
         laid_out(folder, ranks)
         training = SimpleNamespace(completions=ranks, processes=1)
         view = SimpleNamespace(
-            phase="running", reason="", training=training, as_json=lambda: {"pods": []}
+            phase="running", reason="", training=training, pods=(), as_json=lambda: {"pods": []}
         )
-        where = SimpleNamespace(name="many", status=lambda: view)
+        empty = SimpleNamespace(get=lambda path, **query: {}, items=lambda path, **query: [])
+        where = SimpleNamespace(
+            name="many", namespace="paddle", status=lambda: view, settings=dict, cluster=empty
+        )
         page = Site(JobPage(where, Folder(folder.root), None, None))
         with page.server(0) as server:
             threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -82,6 +82,8 @@ class Rehearsal:
         self._supervisor, self._program_archive = supervisor, program
         self._source = self._check(say, data)
         self._variant, self._interpreter = job.image_variant, project / ".venv-image" / "bin"
+        self.say_ports: Callable[[str], None] | None = None
+        """Gets the sentence about Paddle's open ports in place of the screen."""
         self._places: dict[str, str] = {}
         """The data job's variables that name files of this machine in place of objects."""
 
@@ -383,7 +385,8 @@ class Rehearsal:
         first, last = (port + addresses.port_shift for port in (FIRST_PORT, LAST_PORT))
         servers = "parameter servers answer all users"
         what = servers if self.job.way.servers else "store listens on all addresses"
-        self.screen.remark(
+        say = self.say_ports or self.screen.remark
+        say(
             f"while it trains, Paddle's {what} of this machine without a key, at a port from "
             f"{first} to {last}: let no stranger reach these"
         )

@@ -1,12 +1,12 @@
 """A storm's receipt: one JSON file for programs, and one page for people, in the board's look."""
 
 import hashlib
+import html
 import json
 import platform
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from html import escape
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
@@ -18,9 +18,15 @@ from paddle_aws.storm.faults import KINDS
 from paddle_aws.storm.lines import count
 from paddle_aws.storm.storm import RECEIPT, RecordedRun, Storm
 from paddle_aws.storm.supervisor import ATTEMPTS
+from paddle_settings.errors import visible
 
 _DIGESTS = re.compile(r"has read data (\w+) and program (\w+)")
 _COLOURS = {"start": "--starting", "step": "--training", "save": "--saving", "load": "--data"}
+
+
+def escape(text: str) -> str:
+    """Returns text for the page, with a program's orders for a terminal as escapes."""
+    return html.escape(visible(text))
 
 
 def write(storm: Storm, folder: Path, seconds: float) -> tuple[Path, Path]:

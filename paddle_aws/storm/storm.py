@@ -137,6 +137,7 @@ class Storm:
         """Whether this storm reuses them and runs none."""
         self.calm_runs: list[RecordedRun] = []
         self.runs: list[RecordedRun] = []
+        self._said: set[str] = set()
         self.state = "running"
         """In the end `done`, `interrupted`, or `failed`: the job failed without a fault."""
 
@@ -258,7 +259,7 @@ class Storm:
 
     def _rehearsal(self, supervisor: StormSupervisor | None) -> Rehearsal:
         account = LocalAccount(self.job, Path("outputs.json"), Path("image.json"))
-        return Rehearsal(
+        rehearsal = Rehearsal(
             self.project,
             self.job,
             self.source.file,
@@ -266,6 +267,13 @@ class Storm:
             supervisor=supervisor,
             program=self._program,
         )
+        rehearsal.say_ports = self._say_ports
+        return rehearsal
+
+    def _say_ports(self, sentence: str) -> None:
+        if sentence not in self._said:
+            self._said.add(sentence)
+            self.say(sentence)
 
     def _run_once(
         self, rehearsals: RehearsalFolder, name: str, schedule: Sequence[Fault], silence: float

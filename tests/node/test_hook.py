@@ -43,8 +43,10 @@ def find_pythons() -> list[Path]:
     for minor in range(OLDEST, 20):
         places = sorted(Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/python"))
         place = places[-1] if places else shutil.which(f"python3.{minor}")
-        if place:
-            found[minor] = Path(place)
+        # A shim of pyenv may be there and yet not run.
+        runs = place and subprocess.run([place, "-c", ""], capture_output=True).returncode == 0
+        if runs:
+            found[minor] = Path(str(place))
     return [*(found | {sys.version_info.minor: Path(sys.executable)}).values()]
 
 

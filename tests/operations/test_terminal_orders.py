@@ -140,10 +140,14 @@ def test_what_a_program_writes_on_this_machine(
     }
     (tmp_path / "job.yaml").write_text(yaml.safe_dump(job))
     done = subprocess.run([*COMMAND, *words.split()], cwd=tmp_path, capture_output=True)
-    shown = [done.stdout + done.stderr, *(f.read_bytes() for f in tmp_path.glob(".storm/*.*"))]
+    shown = [
+        done.stdout + done.stderr,
+        *(f.read_bytes() for f in tmp_path.glob(".storm/receipt.*")),
+    ]
     check(*(text.decode() for text in shown))
-    ends = bool(fails) and not words.startswith("try")
-    assert done.returncode == ends, shown[0].decode()
+    if not words.startswith("storm"):  # Whose faults may make a difference.
+        ends = bool(fails) and not words.startswith("try")
+        assert done.returncode == ends, shown[0].decode()
     if words.startswith("rehearse"):
         for look in (["status"], ["logs"], ["results"], ["list"]):
             done = subprocess.run([*COMMAND, *look], cwd=tmp_path, capture_output=True)

@@ -116,8 +116,8 @@ def start(folder: Path, *words: str) -> "subprocess.Popen[str]":
 
 
 def check(seen: dict[Server, set[int]], said: str) -> None:
-    named = NAMED.search(" ".join(said.split()))
-    paddles = range(int(named[1]), int(named[2]) + 1) if named else range(0)
+    named = NAMED.findall(" ".join(said.split()))
+    paddles = {port for first, last in named for port in range(int(first), int(last) + 1)}
     for (address, port), statuses in seen.items():
         assert address.startswith("127.") or port in paddles, (address, port, said)
         assert port in paddles or not {code for code in statuses if 200 <= code < 400}, (
