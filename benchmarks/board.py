@@ -98,7 +98,7 @@ def main() -> None:
         view = SimpleNamespace(
             phase="running", reason="", training=training, pods=(), as_json=lambda: {"pods": []}
         )
-        empty = SimpleNamespace(get=lambda path, **query: {}, items=lambda path, **query: [])
+        empty = SimpleNamespace(get=lambda *_, **query: {}, items=lambda *_, **query: [])
         where = SimpleNamespace(
             name="many", namespace="paddle", status=lambda: view, settings=dict, cluster=empty
         )
