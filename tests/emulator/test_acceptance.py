@@ -29,6 +29,7 @@ from test_build_and_push import ENGINE
 
 from paddle_aws.operations.account.cost_items import HOURS, estimate, items
 from paddle_aws.operations.account.person import Person
+from paddle_aws.operations.errors import BadInput
 from paddle_aws.operations.jobs import acceptance
 from paddle_aws.rehearsal.cloud import ACCOUNT
 from paddle_aws.rehearsal.deployed_account import pod_identity
@@ -165,6 +166,8 @@ def test_it_trains_through_a_killed_pod_and_leaves_nothing(account: Account) -> 
     said, _ = process.communicate()
     assert process.returncode == 0, said + log(account)
     assert account.left() == set()
+    settings = (account.folder / "mine" / "cluster.yaml").read_text()
+    assert settings.endswith(f"account: '{ACCOUNT}'\n")
     receipt = account.receipt
     saw = {step["step"]: step["saw"] for step in receipt["steps"]}
     assert saw["train on"]["attempts"] > 1 and saw["train on"]["passes"] == acceptance.PASSES
@@ -198,6 +201,21 @@ def test_what_it_refuses_costs_nothing(account: Account) -> None:
         said, _ = process.communicate()
         assert process.returncode == 2 and re.search(sentence, said), said
         assert not (account.folder / "mine").exists()
+    path = account.environment["PATH"]
+    tools = account.folder / "tools"
+    tools.mkdir()
+    for engine, sentence in (
+        (False, "neither docker nor podman answers"),
+        (True, "the aws CLI is not on PATH"),
+    ):
+        if engine:
+            (tools / "docker").symlink_to(account.folder / "bin" / "docker")
+        account.environment["PATH"] = str(tools)
+        process = account.start()
+        said, _ = process.communicate()
+        assert process.returncode == 2 and said.startswith(sentence), said
+        assert said.count("\n") == 1 and not (account.folder / "mine").exists()
+    account.environment["PATH"] = path
     process = account.start(folder="state")
     said, _ = process.communicate()
     assert process.returncode == 2 and "is there already: name a new folder" in said
@@ -237,6 +255,20 @@ def test_at_the_cap_it_destroys_what_is_there(account: Account) -> None:
         "destroy", "leftovers", "no bootstrap"
     ]  # fmt: skip
     assert account.left() == set()
+
+
+def test_what_another_made_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a Person: a command would be an AttributeError."""
+    one = acceptance.Acceptance.__new__(acceptance.Acceptance)
+    one._had_bootstrap, one._paid_from = True, None
+    assert one._bootstrap() == {"was": "there"}
+    one._had_bootstrap = False
+    one._spec = ClusterSpec(**acceptance.settings("us-west-2", "203.0.113.7/32", gpu=False))
+    stacks = [{"StackName": "acceptance-access"}]
+    monkeypatch.setattr(acceptance.ClusterAccount, "deployed_stacks", stacks)
+    with pytest.raises(BadInput, match="acceptance-access of us-west-2 belong to an acceptance"):
+        one._deploy()
+    assert not one._end()
 
 
 @pytest.mark.parametrize("where", ["closed pipe", "full disk"])

@@ -10,6 +10,7 @@ import yaml
 
 from paddle_aws.operations.account.person import Person
 from paddle_aws.operations.errors import BadInput, Exit, Failed, cli_errors
+from paddle_aws.operations.images.container_runtime import ContainerRuntime
 from paddle_aws.operations.jobs.acceptance import Acceptance, logged, own_address, quiet, settings
 from paddle_aws.operations.screen import say
 from paddle_aws.stacks.cluster_spec import load_cluster
@@ -66,6 +67,9 @@ def acceptance(
         place = (folder or Path(f"acceptance-{datetime.now(UTC):%Y%m%d-%H%M%S}")).absolute()
         if place.exists():
             raise BadInput(f"{place} is there already: name a new folder")
+        ContainerRuntime.find()
+        if shutil.which("aws") is None:
+            raise BadInput("the aws CLI is not on PATH, and gives the cluster's tokens: install it")
         chosen = settings(region, reachable_from or own_address(), gpu=gpu)
         place.mkdir(parents=True)
         config = place / "cluster.yaml"

@@ -115,19 +115,25 @@ class Acceptance:
                 f"costs {self._an_hour:.2f} an hour and takes {60 * LEAST:.0f} minutes to make and "
                 f"up to {60 * TO_DESTROY:.0f} to destroy"
             )
-        if stacks := [stack["StackName"] for stack in self._account.deployed_stacks]:
-            raise BadInput(
-                f"{', '.join(stacks)} of {self._spec.region} belong to an acceptance that runs, or "
-                "was killed: `cdk destroy --all --context config=cluster.yaml` ends that, with the "
-                "cluster.yaml of that run's folder"
-            )
-        self._caller = self._account.identity["Arn"].split(":", 5)[-1]
+        self._refuse_another()
+        identity = self._account.identity
+        self._caller = identity["Arn"].split(":", 5)[-1]
+        # Each command refuses other credentials from here on.
+        config.write_text(f"{config.read_text()}account: '{identity['Account']}'\n")
         self._had_bootstrap = bool(self._find_bootstrap())
         self._steps: list[Seen] = []
         self._paid_from: float | None = None
         self.why = ""
         """Why it did not pass, in full; the receipt has the first line."""
         self._prices = {name: locked[name] for name in ("read", "source")}
+
+    def _refuse_another(self) -> None:
+        if stacks := [one["StackName"] for one in ClusterAccount(self._spec).deployed_stacks]:
+            raise BadInput(
+                f"{', '.join(stacks)} of {self._spec.region} belong to an acceptance that runs, or "
+                "was killed: `cdk destroy --all --context config=cluster.yaml` ends that, with the "
+                "cluster.yaml of that run's folder"
+            )
 
     def run(self, say: Callable[[str], None]) -> Seen:
         """Takes all steps, the destroy in any case, and writes receipt.json. Returns the
@@ -262,6 +268,8 @@ class Acceptance:
     # The work.
 
     def _bootstrap(self) -> Seen:
+        if self._had_bootstrap:
+            return {"was": "there"}
         self.person.bootstrap(self._config)
         return {}
 
@@ -271,6 +279,11 @@ class Acceptance:
         return {state: states.count(state) for state in ("ok", "warning")}
 
     def _deploy(self) -> Seen:
+        try:
+            self._refuse_another()
+        except BadInput:
+            self._had_bootstrap = True  # The other one's cluster needs it.
+            raise
         self._paid_from = time.monotonic()
         hours = self._max_usd / self._an_hour - TO_DESTROY
         self.person.deadline = self._paid_from + 3600 * hours
