@@ -209,7 +209,10 @@ def test_a_users_own_corpus_and_a_program_from_a_folder(
         and not (folder / "quick_start").exists()
         and not (mine / "mark").exists()
     )
-    # A requirement that does not fit is reported before anything is deployed.
+    # A requirement that does not fit is reported before anything is deployed. The index is asked
+    # through the shell's proxy.
+    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
     (tmp_path / "job.yaml").write_text(
         yaml.safe_dump({**job, "program": program | {"requirements": "requirements.txt"}})
     )
