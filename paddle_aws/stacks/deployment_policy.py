@@ -318,8 +318,14 @@ def boundary(spec: ClusterSpec, templates: Templates) -> list[dict[str, Any]]:
                 arns.add(arn)
     everywhere = merged[json.dumps({}), "*"][0]
     # To save length, all Describe actions of EC2, EFS and FSx, except those that show user data
-    # (WRITTEN).
-    for prefix in ("ec2:Describe", "elasticfilesystem:Describe", "fsx:Describe"):
+    # (WRITTEN), all four that Session Manager's agent calls, and X-Ray's reads of sampling.
+    for prefix in (
+        "ec2:Describe",
+        "elasticfilesystem:Describe",
+        "fsx:Describe",
+        "ssmmessages:",
+        "xray:GetSampling",
+    ):
         if reads := {action for action in everywhere if action.startswith(prefix)}:
             everywhere.difference_update(reads)
             everywhere.add(f"{prefix}*")
@@ -335,7 +341,12 @@ def boundary(spec: ClusterSpec, templates: Templates) -> list[dict[str, Any]]:
             for arn in arns
             if not any(arn != pattern and fnmatchcase(arn, pattern) for pattern in arns)
         }
-        if remaining := actions if "*" in arns else actions - everywhere:
+        remaining = {
+            action
+            for action in actions
+            if "*" in arns or not any(fnmatchcase(action, pattern) for pattern in everywhere)
+        }
+        if remaining:
             boundary_.append(_statement(remaining, widest, json.loads(conditions_text)))
     return boundary_
 

@@ -34,6 +34,7 @@ NAMES = {
     "AWS::Logs::LogGroup": f"arn:aws:logs:{HERE}:log-group:{{}}-x:*",
     "AWS::S3::Bucket": "arn:aws:s3:::{}-x",
     "AWS::SecretsManager::Secret": f"arn:aws:secretsmanager:{HERE}:secret:{{}}-AbCdEf",
+    "AWS::SNS::Topic": f"arn:aws:sns:{HERE}:{{}}-x",
 }
 
 

@@ -35,6 +35,7 @@ from constructs_lib.storage.file_system import SharedFileSystem
 from k8s_charts.pods.pod import PodChart
 from paddle_aws.stacks.cluster import ClusterStack
 from paddle_aws.stacks.distribution_lock import IMAGES
+from paddle_aws.stacks.k3s_cluster import K3sNodesStack
 from paddle_aws.stacks.network import NetworkStack
 from paddle_aws.stacks.nodes import NodesStack
 from paddle_aws.stacks.storage import StorageStack
@@ -281,7 +282,7 @@ def test_the_promised_names_are_as_they_were(templates: dict[str, dict[str, Any]
     assert yaml.safe_load(SNAPSHOT.read_text()) == names
     for module, name in re.findall(r"`((?:constructs_lib|paddle_aws)[\w.]+)\.([A-Z]\w+)`", table):
         assert inspect.isclass(getattr(importlib.import_module(module), name)), name
-    stacks = (ClusterStack, NetworkStack, NodesStack, StorageStack, PodChart)
+    stacks = (ClusterStack, K3sNodesStack, NetworkStack, NodesStack, StorageStack, PodChart)
     homes = {kind.__name__: kind for kind in stacks}
     methods = re.findall(r"`([A-Z]\w+)\.([a-z_]+)`", table)
     assert methods and all(callable(getattr(homes[home], name)) for home, name in methods)
