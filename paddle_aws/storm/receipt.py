@@ -5,7 +5,7 @@ import html
 import json
 import platform
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
 from importlib.resources import files
@@ -251,8 +251,5 @@ def _timeline(run: RecordedRun) -> str:
                 f'<line x1="{x}" x2="{x}" y1="0" y2="46" stroke="var(--lost)" stroke-width="2">'
                 f"<title>{title}</title></line>"
             )
-    return _svg(marks, f"{run.name}: steps and files of each rank, and faults, over its time")
-
-
-def _svg(marks: Sequence[str], label: str) -> str:
+    label = f"{run.name}: steps and files of each rank, and faults, over its time"
     return f'<svg viewBox="0 0 1002 46" role="img" aria-label="{label}">{"".join(marks)}</svg>'

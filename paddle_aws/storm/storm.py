@@ -403,21 +403,16 @@ def _describe_calm(calm: Calm) -> str:
     return "         undisturbed runs differ: other runs may lie a few times as far apart"
 
 
-def _judge_in_words(verdict: Verdict, calm: Calm) -> str:
-    if not verdict.passed:
-        return "DIFFERS"
-    return "as undisturbed" if calm.compares else "ended well, not compared"
-
-
 def _run_lines(run: RecordedRun, calm: Calm, *, named: bool) -> list[str]:
     verdict = run.verdict
     assert verdict is not None
+    passed = "as undisturbed" if calm.compares else "ended well, not compared"
     met = sum(inflicted.seconds is not None for inflicted in run.trace.inflicted)
     words = (
         f"{run.name:8} {verdict.seconds:5.1f} s  {met} of "
         f"{count(len(run.schedule), 'fault')}, {count(verdict.attempts, 'attempt')}, "
         f"{count(verdict.repeated, 'step')} done again, longest silence "
-        f"{verdict.longest_silence:.0f} s: {_judge_in_words(verdict, calm)}"
+        f"{verdict.longest_silence:.0f} s: {passed if verdict.passed else 'DIFFERS'}"
     )
     lines = [words]
     late = [str(fault.fault) for fault in run.trace.inflicted if fault.seconds is None]

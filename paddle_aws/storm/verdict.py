@@ -108,17 +108,11 @@ class Calm:
     @cached_property
     def compared(self) -> set[tuple[int, str]]:
         """The metrics, by rank, that another run must have as well."""
-        varying, wide = set(), set()
-        for (rank, _, name), (least, most) in self.values.items():
-            if not same(least, most):
-                varying.add((rank, name))
-                if not most - least <= _WIDEST * max(abs(least), abs(most)):
-                    wide.add((rank, name))
         every = {(rank, name) for rank, _, name in self.values}
-        return {
-            key
-            for key in every
-            if key not in varying or (_QUALITY.search(key[1]) and key not in wide)
+        return every - {
+            (rank, name)
+            for (rank, _, name), between in self.values.items()
+            if not _is_comparable(name, *between)
         }
 
     @cached_property
@@ -134,19 +128,14 @@ class Calm:
     def last(self) -> dict[str, tuple[float, float]]:
         """The range of each comparable number in the runs' last lines."""
         ranges = {
-            name: range_of(values)
+            name: range_of([trace.last[name] for trace in self.traces])
             for name in (self.traces[0].last if self.traces else ())
-            if len(values := [trace.last[name] for trace in self.traces if name in trace.last])
-            == len(self.traces)
+            if all(name in trace.last for trace in self.traces)
         }
         return {
-            name: (least, most)
-            for name, (least, most) in ranges.items()
-            if not _OF_RUN.fullmatch(name)
-            and (
-                same(least, most)
-                or (_QUALITY.search(name) and most - least <= _WIDEST * max(abs(least), abs(most)))
-            )
+            name: between
+            for name, between in ranges.items()
+            if not _OF_RUN.fullmatch(name) and _is_comparable(name, *between)
         }
 
     @cached_property
@@ -195,6 +184,12 @@ class Calm:
             savers=sorted({event.rank for event in saves}),
             servers=first.servers,
         )
+
+
+def _is_comparable(name: str, least: float, most: float) -> bool:
+    """Whether another run's value may be compared with those of calm runs."""
+    near = most - least <= _WIDEST * max(abs(least), abs(most))
+    return same(least, most) or bool(_QUALITY.search(name) and near)
 
 
 def judge(trace: Trace, calm: Calm, *, named: bool = False) -> Verdict:
