@@ -181,8 +181,9 @@ def _rehearse(machine: str, arguments: argparse.Namespace) -> None:
                     folder.tidy()
             console.print(summary(results, screen.finished, time.monotonic() - started))
             # Users copy these lines, which no console wraps or styles.
-            with rehearsal_backend.load(folder.path).volume() as volume:
-                echo("\n".join(model_words(volume, results.job.name)))
+            last = rehearsal_backend.load(folder.path)
+            with last.volume() as volume:
+                echo("\n".join(model_words(volume, last.name, last.settings())))
     except OSError as error:
         # For example a full disk, a file of another user, or a killed emulator.
         raise Failed(f"this machine let the rehearsal down: {error}") from None

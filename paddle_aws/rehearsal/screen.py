@@ -34,9 +34,7 @@ _NAME_WIDTH = 10
 _AGENT = re.compile(r"\[agent (\d+)\]")
 """How a log names its rank: pods of a Job without indexes agree on theirs."""
 _PROGRESS_INTERVAL = 5.0
-"""Seconds between two lines of a training's progress in a pipe."""
-_ACTIVITY_INTERVAL = 30.0
-"""The same for lines of what another phase is doing."""
+"""Seconds between two lines of what a phase is doing, in a pipe."""
 
 
 @dataclass
@@ -116,7 +114,7 @@ class Screen:
         for task in self._bottom.task_ids:
             self._bottom.update(task, now=activity)
         if not self.console.is_terminal and time.monotonic() >= self._next_activity:
-            self._next_activity = time.monotonic() + _ACTIVITY_INTERVAL
+            self._next_activity = time.monotonic() + _PROGRESS_INTERVAL
             self.remark(activity)
 
     def remark(self, text: str, style: str = "dim") -> None:
@@ -131,7 +129,7 @@ class Screen:
     def phase(self, name: str) -> Iterator[Phase]:
         """Times a phase and prints its line when it ends; the line shows whether it failed."""
         task, started = self._bottom.add_task(name, total=None, now=""), time.monotonic()
-        self._next_activity = started + _ACTIVITY_INTERVAL
+        self._next_activity = started + _PROGRESS_INTERVAL
         phase = Phase(name)
         mark = "[red]✗[/]"
         try:

@@ -48,6 +48,9 @@ def test_the_pages_blocks_run_and_every_run_can_be_looked_at(
         page = Comparison([(jobs[0], first), (jobs[1], second)])
         data = json.loads(page.answer("data", {}).content)
     assert [job["job"] for job in data["jobs"]] == names and data["differing"] == ["command"]
-    assert [json.loads(job["settings"][0])[-1] for job in data["jobs"]] == ["0.01", "0.1"]
+    assert [job["settings"] for job in data["jobs"]] == [
+        ["python train.py --lr 0.01"],
+        ["python train.py --lr 0.1"],
+    ]
     last = [job["metrics"]["loss"][-1] for job in data["jobs"]]
     assert last[0][0] == last[1][0] == 20 and last[0][1] > last[1][1]

@@ -1,6 +1,9 @@
 """The commands that look at a job, without a cluster, on what a rehearsal left behind."""
 
 import json
+import os
+import re
+import socket
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -158,28 +161,74 @@ def test_a_rehearsal_of_another_name_leaves_the_others(run: Run, rehearsed: Path
 
 
 @pytest.mark.parametrize(
-    ("success", "written", "fetched", "loads"),
+    ("settings", "written", "place", "line"),
     [
-        ("output/o/iter_*/model.pdparams", "o/iter_8/model.pdparams", "model.pdparams", "paddle"),
-        ("output/[il][at]*.pdparams", "iter_epoch_2.pdparams", "iter_epoch_2.pdparams", "paddle"),
-        ("output/m/*model*.safetensors", "m/model-1.safetensors", "model-1.safetensors", "safeten"),
+        (
+            {"MODEL": "output/o/iter_*/model.pdparams"},
+            ["o/iter_4/model.pdparams", "o/iter_8/model.pdparams"],
+            "model.pdparams",
+            'weights = paddle.load("model.pdparams")  # model.set_state_dict(weights)',
+        ),
+        (  # PaddleOCR's: the newest file is no weights.
+            {"MODEL": "output/[il][at]*"},
+            ["iter_epoch_1.pdparams", "latest.pdparams", "latest.pdopt", "latest.states"],
+            "latest.pdparams",
+            'weights = paddle.load("latest.pdparams")  # model.set_state_dict(weights)',
+        ),
+        (
+            {"MODEL": "output/m/*model*.safetensors"},
+            ["m/model-00001-of-00002.safetensors", "m/model-00002-of-00002.safetensors"],
+            "model-00001-of-00002.safetensors",
+            'weights = safetensors.paddle.load_file("model-00001-of-00002.safetensors")\n'
+            'weights |= safetensors.paddle.load_file("model-00002-of-00002.safetensors")',
+        ),
+        (
+            {"SUCCESS": "output/step-9", "COMMAND": '["torchrun", "train.py"]'},
+            ["step-9/model.safetensors", "step-9/optimizer.pt", "step-90/model.safetensors"],
+            "step-9",
+            'weights = safetensors.torch.load_file("step-9/model.safetensors")',
+        ),
+        ({"SUCCESS": "output/done.json"}, ["done.json", "x.pdparams"], "done.json", ""),
     ],
+    ids=["recipe", "beside others", "shards", "folder", "no weights"],
 )
 def test_the_final_model_of_a_command_is_handed_out(
-    run: Run, rehearsed: Path, success: str, written: str, fetched: str, loads: str
+    run: Run,
+    rehearsed: Path,
+    tmp_path: Path,
+    settings: dict[str, str],
+    written: list[str],
+    place: str,
+    line: str,
 ) -> None:
-    container = {"env": [{"name": "PADDLE_NODE_SUCCESS", "value": success}]}
+    env = [{"name": f"PADDLE_NODE_{name}", "value": value} for name, value in settings.items()]
     labels = {"app.kubernetes.io/component": "trainer", "app.kubernetes.io/instance": "mine"}
     metadata = {"name": "mine-1", "labels": labels, "creationTimestamp": "2026-01-01T00:00:00Z"}
-    spec = {"completions": 1, "template": {"spec": {"containers": [container]}}}
+    spec = {"completions": 1, "template": {"spec": {"containers": [{"env": env}]}}}
     job = {"kind": "Job", "metadata": metadata, "spec": spec}
     (rehearsed / "manifests").mkdir()
     (rehearsed / "manifests" / "job.yaml").write_text(json.dumps(job))
     assert "nothing matches" in run("results", "--model").err
-    file = rehearsed / "volume" / "mine" / "output" / written
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text("weights")
+    for time, name in enumerate(written):
+        file = rehearsed / "volume" / "mine" / "output" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(name)
+        os.utime(file, (time, time))
     done = run("results", "--model", "--to", "got")
-    assert done.code == 0, done.err
-    assert done.out.startswith(f"weights = {loads}") and f'"{fetched}"' in done.out
-    assert (Path("got") / fetched).read_text() == "weights"
+    assert (done.code, done.out.strip()) == (0, line), done.err
+    assert Path("got", place).exists()
+    for fetched in re.findall('"(.*?)"', line):
+        assert Path("got", fetched).read_text().endswith(Path(fetched).name)
+    mine = load(rehearsed, "mine")
+    assert mine.model(tmp_path) == tmp_path / place
+    command = json.loads(settings.get("COMMAND", "[]"))
+    assert mine.settings().get("command", "") == " ".join(command)
+
+
+def test_a_port_that_is_taken_is_a_sentence(run: Run, rehearsed: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        for jobs in ([], ["mine", "mine"]):
+            done = run("board", *jobs, "--no-browser", "--port", str(port))
+            said = f"--port is {port}: Address already in use; 0 takes any that is free"
+            assert (done.code, done.err.splitlines()[-1]) == (2, said)

@@ -362,6 +362,7 @@ def index(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("inflect", "7.0", "typeguard"),
         ("typeguard", "4.0"),
         ("setuptools", "80.0"),
+        ("timer", "0.3"),
         ("opencv-python", "4.9", "numpy"),
     ):
         wheel(wheels, name, version, *needs)
@@ -380,7 +381,10 @@ def test_missing_packages_are_one_line_to_paste_before_anything_is_installed(
     own = folder / "mine" / "own"
     own.mkdir()
     (own / "__init__.py").write_text("")
-    (own / "part.py").write_text("import inflect, cv2, pkg_resources, nowhere_at_all\n")
+    (own / "part.py").write_text(
+        "import inflect, cv2, pkg_resources, nowhere_at_all\n"
+        "from timer import timer  # pyimport2pkg knows pywin32's alone.\n"
+    )
     (folder / "mine" / "requirements.txt").write_text(
         "scikit-learn>=1  # theirs\nopencv-python==4.2.0.32\nprotobuf==3.20.2\n"
     )
@@ -388,12 +392,15 @@ def test_missing_packages_are_one_line_to_paste_before_anything_is_installed(
     text = plain + "program: {folder: ./mine, requirements: [typeguard]}\n"
     (folder / "job.yaml").write_text(text)
     done = run("try")
-    line = "requirements: [typeguard, inflect, opencv-python, scikit-learn>=1, setuptools<81]"
+    line = (
+        "requirements: [typeguard, inflect, opencv-python, scikit-learn>=1, setuptools<81, timer]"
+    )
     assert done.code == 2 and done.err.splitlines()[-1] == line, done.err
     assert "sklearn (train.py:2)" in done.err and "cv2 (own/part.py:1)" in done.err
     assert "opencv-python==4.2.0.32 cannot be had: Because there is no version of" in done.err
     assert "protobuf==3.20.2 cannot be had" in done.err
-    assert "no index has nowhere-at-all: name the package yourself" in done.err
+    assert "no index has nowhere-at-all for this Python: name the package" in done.err
+    assert "pywin32" not in done.err
     assert (folder / "job.yaml").read_text() == text
     assert "`paddle-aws try --install` makes it" in run("try", "--write").err
     written = (folder / "job.yaml").read_text()

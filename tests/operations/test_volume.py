@@ -185,7 +185,9 @@ def test_what_a_command_wrote_is_listed_and_comes_as_a_whole(
     assert done.err == "job words has neither finished a pass nor written a file to output/ yet\n"
     done = run("results", "--download", "output")
     assert done.code == 2 and done.err.endswith("the program wrote no file to output/\n")
-    assert model_words(Folder(output.parent), "words") == ["the program wrote no file to output/"]
+    assert model_words(Folder(output.parent), "words", {}) == [
+        "the program wrote no file to output/"
+    ]
     for name, size in (("epochs/1.pdparams", 3000), ("epochs/2.pdparams", 5000), ("a.json", 2)):
         (output / name).parent.mkdir(exist_ok=True)
         (output / name).write_bytes(b"x" * size)
@@ -204,7 +206,7 @@ def test_what_a_command_wrote_is_listed_and_comes_as_a_whole(
         ("a.json", 2),
         ("epochs/", 8000),
     ]
-    assert model_words(Folder(output.parent), "words") == [
+    assert model_words(Folder(output.parent), "words", {}) == [
         "the program wrote a.json, epochs/ to output/: `paddle-aws results words --download "
         "output` fetches that"
     ]

@@ -288,11 +288,13 @@ def test_before_its_first_pod_it_is_the_one_that_runs_and_its_end_is_no_success(
     terminal = Terminal.__new__(Terminal)
     terminal.folder, terminal.settings = folder, settings
     (folder / "job.yaml").write_text(yaml.safe_dump(job))
+    terminal.run("rehearse", "--no-try", "--set", "name=other", "--set", "passes=3")
     terminal.run("rehearse", "--no-try")
     assert "mine is done" in terminal.run("status")
     # Again: what the first one left is no part of the program. Nothing here is a module of ours.
     (folder / "settings.py").write_text("raise SystemExit('this is not ours')\n")
-    assert re.search(r"accuracy 0\.\d+", terminal.run("evaluate"))
+    for name, last in (("mine", 0), ("other", 2)):
+        assert re.search(rf"accuracy 0\.\d+ of pass {last},", terminal.run("evaluate", name))
     program = (folder / "train.py").read_text()
     (folder / "train.py").write_text(f"import time\ntime.sleep(6)\n{program}")
     rehearsal = terminal.start("rehearse", "--volume", "keep")

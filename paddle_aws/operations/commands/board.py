@@ -88,9 +88,13 @@ def board(
 
 
 def serve(page: Page, title: str, port: int, browser: bool) -> NoReturn:
-    """Serves a page until Ctrl-C."""
+    """Serves a page until Ctrl-C. Raises BadInput for a port that is taken."""
     site = Site(page)
-    with site.server(port) as server:
+    try:
+        server = site.server(port)
+    except OSError as error:
+        raise BadInput(f"--port is {port}: {error.strerror}; 0 takes any that is free") from None
+    with server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{server.server_address[1]}/{site.secret}/"
         say(f"{title} at {address} until Ctrl-C")

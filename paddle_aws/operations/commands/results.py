@@ -19,12 +19,7 @@ from paddle_aws.operations.jobs.progress.run_record import (
     read_passes,
     trainers_in,
 )
-from paddle_aws.operations.jobs.volume.fetching import (
-    fetch,
-    fetch_final,
-    fetch_model,
-    fetch_outputs,
-)
+from paddle_aws.operations.jobs.volume.fetching import fetch, fetch_model, fetch_outputs
 from paddle_aws.operations.jobs.volume.outputs import OUTPUT, ProgramOutput, fold, list_outputs
 from paddle_aws.operations.jobs.volume.saved_passes import choose_pass, saved_passes
 from paddle_aws.operations.options import (
@@ -87,13 +82,7 @@ def results(
         where = choose_backend(job, namespace, context, rehearsal)
         with where.volume() as volume:
             if model:
-                final = where.settings().get("success", "")
-                lines = (
-                    fetch_final(volume, where.name, final, to)
-                    if final
-                    else fetch_model(volume, where.name, to)[1]
-                )
-                for line in lines:
+                for line in fetch_model(volume, where.name, where.settings(), to)[1]:
                     echo(line)
                 return
             files = volume.files(OUTPUT)

@@ -51,6 +51,7 @@ def find_packages(job: TrainingJob, root: Path, modules: Iterable[str], python: 
     named = {name_of(line) for line in job.program.requirements}
     there |= dict.fromkeys(named, "")
     declared, remarks, lines = _declared(root), list[str](), dict[str, str]()
+    others = dict[str, list[str]]()
     for module in modules:
         if module in LEFT:
             lines["setuptools"] = LEFT[module]
@@ -58,7 +59,7 @@ def find_packages(job: TrainingJob, root: Path, modules: Iterable[str], python: 
         names = _candidates(module)
         if not any(name in there for name in names):
             name = next((name for name in names if name in declared), names[0])
-            lines[name] = declared.get(name, name)
+            lines[name], others[name] = declared.get(name, name), [*names, name_of(module)]
     # The image has these, in releases that the program may not take.
     for name in declared.keys() & resolver.installed - lines.keys():
         if declared[name] != name:
@@ -74,11 +75,15 @@ def find_packages(job: TrainingJob, root: Path, modules: Iterable[str], python: 
             if chosen == SOURCE_ALONE:
                 built[name] = line
                 continue
-            remarks.append(f"{line} cannot be had: {chosen}")
-            if name not in resolver.installed and isinstance(resolver.choose([*given, name]), dict):
-                lines[name] = name
-            elif name not in resolver.installed:
-                remarks.append(f"no index has {name}: name the package yourself")
+            # pywin32 has a module `timer`, and so has the package of that name.
+            tried = [] if name in resolver.installed else others.get(name, [name])
+            fits = (other for other in tried if isinstance(resolver.choose([*given, other]), dict))
+            if other := next(fits, None):
+                lines[other] = other
+            if other in (None, name) or name in declared:
+                remarks.append(f"{line} cannot be had: {chosen}")
+            if tried and not other:
+                remarks.append(f"no index has {name} for this Python: name the package yourself")
         chosen = resolver.choose([*given, *lines.values()])
     if isinstance(chosen, str):
         remarks.append(f"{', '.join(lines.values())} do not fit together: {chosen}")

@@ -222,7 +222,6 @@ class RehearsalBackend(SavedResults):
         return [f"Job {jobs[0].object}"]
 
     def settings(self) -> dict[str, str]:
-        """Returns what its training pods were made with, as `settings_of` names it."""
         documents: list[dict[str, Any]] = []
         for file in sorted(self.manifests.glob("*.yaml")):
             documents += filter(None, yaml.load_all(file.read_text(), yaml.CSafeLoader))

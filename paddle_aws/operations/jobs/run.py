@@ -130,9 +130,6 @@ class Run(SavedResults):
         return removal.end_running(self.cluster, self.name, self.namespace)
 
     def settings(self) -> dict[str, str]:
-        """Returns what its training pods were made with, as `settings_of` names it; empty if the
-        cluster has forgotten them.
-        """
         training = newest_training(runs(self.cluster, self.namespace, selector(self.name)))
 
         def read(name: str) -> dict[str, str]:
@@ -145,7 +142,6 @@ class Run(SavedResults):
 
     @contextmanager
     def volume(self) -> Iterator[VolumeAccess]:
-        """Returns the job's folder on the volume, as a context manager."""
         self._require_own()
         with mount_volume(
             self.cluster, self.name, self.namespace, write=False, described_by=self.file

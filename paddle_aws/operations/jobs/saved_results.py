@@ -22,6 +22,12 @@ class SavedResults(ABC):
     def volume(self) -> AbstractContextManager[Volume]:
         """Returns the job's folder on the volume, as a context manager."""
 
+    @abstractmethod
+    def settings(self) -> dict[str, str]:
+        """Returns what its training pods were made with, as `settings_of` names it; empty if nobody
+        knows any more.
+        """
+
     @translate_errors()
     def results(self) -> list[Pass]:
         """Returns the finished passes in order of number: loss, records, seconds. For programs on
@@ -32,6 +38,9 @@ class SavedResults(ABC):
 
     @translate_errors()
     def model(self, to: str | Path) -> Path:
-        """Fetches the trained model for inference to `to`/model, verified; returns that folder."""
+        """Fetches the trained model to `to`, as `paddle-aws results --model` does, and returns its
+        place: `to`/model for inference, or the file or folder that a command's recipe or `success`
+        names.
+        """
         with self.volume() as volume:
-            return Path(fetch_model(volume, self.name, str(to))[0])
+            return Path(fetch_model(volume, self.name, self.settings(), str(to))[0])

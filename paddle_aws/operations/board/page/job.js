@@ -174,10 +174,9 @@ async function log() {
 
 function settings({job}) {
   document.getElementById("settings").hidden = !Object.keys(job.settings).length;
-  const plainText = (value) => { try { const parsed = JSON.parse(value); return Array.isArray(parsed) ? parsed.join(" ") : value; } catch { return value; } };
   const first = (name) => (/command/i.test(name) ? 0 : 1);
   const rows = Object.entries(job.settings).sort(([a], [b]) => first(a) - first(b) || a.localeCompare(b));
-  document.querySelector("#settings tbody").replaceChildren(...rows.map(([name, value]) => element("tr", {}, element("th", {scope: "row", textContent: name}), element("td", {className: "words", textContent: plainText(value)}))));
+  document.querySelector("#settings tbody").replaceChildren(...rows.map(([name, value]) => element("tr", {}, element("th", {scope: "row", textContent: name}), element("td", {className: "words", textContent: value}))));
 }
 
 // All points as they were reported, for a spreadsheet or pandas.

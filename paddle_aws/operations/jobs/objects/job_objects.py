@@ -2,7 +2,10 @@
 means.
 """
 
+import json
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -103,8 +106,8 @@ def settings_of(
     run: Mapping[str, Any], read_config: Callable[[str], Mapping[str, str]]
 ) -> dict[str, str]:
     """Returns what the pods of a training are made with, by name: the variables of its program, its
-    number of pods, its image and its resources; not what names the job itself. `read_config`
-    returns the data of a ConfigMap.
+    number of pods, its image and its resources; not what names the job itself. A command is a shell
+    line. `read_config` returns the data of a ConfigMap.
     """
     (container, *_) = template(run)["spec"]["containers"]
     found = {
@@ -119,6 +122,9 @@ def settings_of(
         },
         **{entry["name"]: entry.get("value") for entry in container.get("env", ())},
     }
+    for name in (Variable.COMMAND, Variable.RESUME):
+        with suppress(KeyError, TypeError, ValueError):
+            found[name] = shlex.join(json.loads(found[name]))
     return {
         key.removeprefix("PADDLE_NODE_").lower(): str(value)
         for key, value in found.items()

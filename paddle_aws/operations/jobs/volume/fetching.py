@@ -1,9 +1,12 @@
 """Fetches a saved pass, the model or what the program wrote, to a folder or to S3."""
 
+import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from paddle_node.contract import EXIT_CODE
 from paddle_node.volume.passes import INFERENCE, PREDICT
 
 from paddle_aws.operations.account.aws import client
@@ -16,17 +19,31 @@ from paddle_aws.operations.jobs.volume.transfer import download
 from paddle_aws.operations.screen import clean, say
 from paddle_settings.file import cache_path
 
+LOADS = {
+    ".pdparams": 'paddle.load("{1}")  # model.set_state_dict(weights)',
+    ".safetensors": 'safetensors.{0}.load_file("{1}")',
+    **dict.fromkeys((".pt", ".pth"), 'torch.load("{1}")'),
+}
+"""By a file's ending, how its weights are loaded."""
+_SHARD = re.compile(r"-\d+(?=-of-)")
 MOST_NAMED = 4
 """Files and folders that one sentence names."""
 
 
-def fetch_model(volume: Volume, job: str, to: str) -> tuple[str, list[str]]:
-    """Fetches the newest model, verified, to `to`/model, a folder or s3://...; returns its place
-    and the lines that predict.
+def fetch_model(
+    volume: Volume, job: str, settings: Mapping[str, str], to: str
+) -> tuple[str, list[str]]:
+    """Fetches the trained model to `to`, a folder or s3://...: of a command what its recipe or its
+    `success` names, else the newest of output/inference, verified. `settings`: as `settings_of`
+    names them. Returns its place and the lines that load it, or predict.
 
     Raises BadInput if there is none.
     """
-    files = volume.files("output")
+    files = volume.files(OUTPUT)
+    pattern = settings.get("model") or settings.get("success", EXIT_CODE)
+    if pattern != EXIT_CODE:
+        library = "torch" if "torchrun" in settings.get("command", "") else "paddle"
+        return _fetch_final(volume, files, job, pattern, library, to)
     models = [model for model in saved_passes(volume, files, INFERENCE) if model.complete]
     if not models:
         raise BadInput(
@@ -38,27 +55,29 @@ def fetch_model(volume: Volume, job: str, to: str) -> tuple[str, list[str]]:
     return fetch(volume, files, newest, "model", to), predict_lines(volume, newest)
 
 
-def fetch_final(volume: Volume, job: str, pattern: str, to: str) -> list[str]:
-    """Fetches what a command wrote last of the files that its `success` names to `to`; returns the
-    line that loads it. Raises BadInput if there is none.
+def _fetch_final(
+    volume: Volume, files: list[dict[str, Any]], job: str, pattern: str, library: str, to: str
+) -> tuple[str, list[str]]:
+    """Fetches what matches and was written last, weights before anything else, with the other
+    shards of the same weights.
     """
-    files = volume.files(OUTPUT)
-    known = PurePosixPath(pattern)
-    depth = len(known.parts)
-    tops: dict[str, float] = {}
+    depth = len(PurePosixPath(pattern).parts)
+    tops: dict[PurePosixPath, list[dict[str, Any]]] = {}
     for entry in program_files(files):
-        top = PurePosixPath(OUTPUT, *PurePosixPath(entry["name"]).parts[: depth - 1])
+        top = PurePosixPath(*PurePosixPath(OUTPUT, entry["name"]).parts[:depth])
         if top.match(pattern):
-            tops[str(top)] = max(entry["time"], tops.get(str(top), 0.0))
+            tops.setdefault(top, []).append(entry)
     if not tops:
         raise BadInput(f"job {job} has no model yet: nothing matches {pattern}")
-    newest = max(tops, key=tops.__getitem__)
-    fetch_outputs(volume, files, newest, to)
-    name = PurePosixPath(newest).name
-    if name.endswith(".safetensors"):
-        return [f'weights = safetensors.paddle.load_file("{name}")']
-    weights = name if name.endswith(".pdparams") else f"{PurePosixPath(name).stem}.pdparams"
-    return [f'weights = paddle.load("{weights}")  # model.set_state_dict(weights)']
+    weights = [top for top in tops if top.suffix in LOADS]
+    newest = max(weights or tops, key=lambda top: max(entry["time"] for entry in tops[top]))
+    shards = sorted(top for top in tops if _SHARD.sub("", str(top)) == _SHARD.sub("", str(newest)))
+    place, *_ = [fetch_outputs(volume, files, str(top), to) for top in shards]
+    fetched = [PurePosixPath(OUTPUT, entry["name"]) for top in shards for entry in tops[top]]
+    fetched = sorted(file for file in fetched if file.suffix in LOADS)
+    loaded = [file for file in fetched if "model" in file.name] or fetched
+    lines = [LOADS[file.suffix].format(library, file.relative_to(newest.parent)) for file in loaded]
+    return place, [f"weights {'|=' if place else '='} {line}" for place, line in enumerate(lines)]
 
 
 def predict_lines(volume: Volume, model: str = INFERENCE) -> list[str]:
@@ -72,15 +91,13 @@ def predict_lines(volume: Volume, model: str = INFERENCE) -> list[str]:
         return []
 
 
-def model_words(volume: Volume, job: str) -> list[str]:
+def model_words(volume: Volume, job: str, settings: Mapping[str, str]) -> list[str]:
     """Returns how to fetch what a job has trained, for the last lines of a rehearsal."""
+    fetches = f"`paddle-aws results {job} --model` fetches the model"
     if lines := predict_lines(volume):
-        return [
-            f"`paddle-aws results {job} --model` fetches the model; in its folder these lines "
-            "predict with it:",
-            "",
-            *lines,
-        ]
+        return [f"{fetches}; in its folder these lines predict with it:", "", *lines]
+    if settings.get("model"):
+        return [f"{fetches}, and shows the line that loads it"]
     names = [output.name for output in list_outputs(volume.files(OUTPUT))]
     if not names:
         return [f"the program wrote no file to {OUTPUT}/"]
@@ -91,16 +108,15 @@ def model_words(volume: Volume, job: str) -> list[str]:
     ]
 
 
-def fetch_outputs(volume: Volume, files: list[dict[str, Any]], path: str, to: str) -> None:
-    """Fetches files that the program wrote: no record says what they have to be, so each is
-    compared with the volume's.
+def fetch_outputs(volume: Volume, files: list[dict[str, Any]], path: str, to: str) -> str:
+    """Fetches files that the program wrote, and returns their place: no record says what they have
+    to be, so each is compared with the volume's.
     """
     inside = path.removeprefix(f"{OUTPUT}/").strip("/")
     if inside in ("", OUTPUT):
         if not (written := program_files(files)):
             raise BadInput(f"--download is {path}: the program wrote no file to {OUTPUT}/")
-        fetch(volume, written, "", OUTPUT, to, sealed=False)
-        return
+        return fetch(volume, written, "", OUTPUT, to, sealed=False)
     chosen = [
         entry
         for entry in files
@@ -110,7 +126,9 @@ def fetch_outputs(volume: Volume, files: list[dict[str, Any]], path: str, to: st
         raise BadInput(f"--download is {path}: the volume has no such file or folder below output/")
     above, _, name = inside.rpartition("/")
     single = chosen[0]["name"] == inside
-    fetch(volume, chosen, above if single else inside, "" if single else name, to, sealed=False)
+    if single:
+        return f"{fetch(volume, chosen, above, '', to, sealed=False).rstrip('/')}/{name}"
+    return fetch(volume, chosen, inside, name, to, sealed=False)
 
 
 def fetch(
