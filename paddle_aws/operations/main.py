@@ -33,6 +33,9 @@ HINTS = {
 }
 """Commands of other tools, and what does the same here."""
 
+USAGE: Any = typer.BadParameter.__base__
+"""UsageError of click, or of the copy of it that newer releases of Typer have."""
+
 
 class Commands(TyperGroup):
     """The commands; names what another tool's command is called here."""
@@ -42,6 +45,19 @@ class Commands(TyperGroup):
             typer.echo(f"{args[0]} is not a command of paddle-aws: {hint}", err=True)
             raise typer.Exit(2)
         return super().resolve_command(ctx, args)
+
+    def main(self, *args: Any, **more: Any) -> Any:
+        """Runs a command and ends the process. One sentence says what is wrong with an option or an
+        argument; Typer's own box is none.
+        """
+        try:
+            sys.exit(super().main(*args, **more | {"standalone_mode": False}))
+        except USAGE as error:
+            if wrong := error.format_message():
+                path = error.ctx.command_path if error.ctx else "paddle-aws"
+                wrong = wrong[0].lower() + wrong[1:].rstrip(".")
+                typer.echo(f"{path}: {wrong}; `{path} --help` shows what is allowed", err=True)
+            sys.exit(error.exit_code)
 
 
 app = typer.Typer(

@@ -44,6 +44,22 @@ def test_the_exit_codes_are_documented() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("rehearse --bogus", "paddle-aws rehearse: no such option: --bogus"),
+        ("submit --set", "option '--set' requires an argument"),
+        ("submti", "paddle-aws: no such command 'submti'. Did you mean 'submit'?"),
+        ("try --steps x", "paddle-aws try: invalid value for '--steps'"),
+        ("lock x", "paddle-aws lock: no such command 'x'"),
+    ],
+)
+def test_a_wrong_option_gets_one_sentence(run: Run, words: str, sentence: str) -> None:
+    done = run(*words.split())
+    assert (done.code, done.out) == (2, "") and done.err.count("\n") == 1
+    assert sentence in done.err and "--help` shows what is allowed" in done.err
+
+
 def test_help_flows_to_the_terminals_width(run: Run) -> None:
     shown = run("results", "--help", columns=60).out
     assert (

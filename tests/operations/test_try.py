@@ -330,7 +330,10 @@ def test_inputs_are_laid_as_the_data_job_lays_them(run: Run, folder: Path, capfd
     assert done.code == 0 and "weights\nloss=1\n" in out, done.err
     for given, sentence in [
         ("in.tar", "inputs.x: in.tar holds link, a link: pack it with tar --dereference"),
-        ("gone", "inputs.x is gone: there is no file gone; give a file (a folder as a .tar)"),
+        (
+            "gone",
+            "job.yaml: inputs.x is gone: there is no file gone; give a file (a folder as a .tar)",
+        ),
     ]:
         done = run("try", "--run", "--set", f"inputs.x={given}")
         assert done.code == 2 and f"\n{sentence}" in f"\n{done.err}", done.err

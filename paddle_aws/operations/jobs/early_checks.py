@@ -33,13 +33,8 @@ def check_data(job: TrainingJob, job_file: Path, say: Callable[[str], None]) -> 
     if job.data is None or job.local_file is None:
         return None
     file = job_file.parent / job.local_file
-    setting = f"data.source is {hide_secrets(str(job.data.source))}"
-    if file.is_dir():
-        raise BadInput(f"{setting}: that is a folder; {_pack(file)}")
-    if not file.is_file():
-        raise BadInput(
-            f"{setting}: there is no file {hide_secrets(str(file))}; give a file, s3:// or https://"
-        )
+    setting = f"{job_file.name}: data.source is {hide_secrets(str(job.data.source))}"
+    _refuse_no_file(setting, file, "give a file")
     if job.data.format != "lines" or job.data.shared:
         return file
     beginning = _read_as_the_data_job(file.resolve(), int(job.data.header))
@@ -60,9 +55,17 @@ def check_data(job: TrainingJob, job_file: Path, say: Callable[[str], None]) -> 
     return file
 
 
-def _pack(folder: Path) -> str:
-    words = ["tar", "-cf", f"{folder.name}.tar", "-C", str(folder), "."]
-    return f"pack it (`{shlex.join(words)}`) and name the .tar, which is unpacked, or use s3://"
+def _refuse_no_file(setting: str, file: Path, remedy: str) -> None:
+    """Raises BadInput, which begins with `setting`, unless `file` is a regular file."""
+    if file.is_dir():
+        words = shlex.join(["tar", "-cf", f"{file.name}.tar", "-C", str(file), "."])
+        raise BadInput(
+            f"{setting}: that is a folder; pack it (`{words}`) and name the .tar, which is "
+            "unpacked, or use s3://"
+        )
+    if not file.is_file():
+        found = "that is no regular file" if file.exists() else f"there is no file {file}"
+        raise BadInput(f"{setting}: {hide_secrets(found)}; {remedy}, s3:// or https://")
 
 
 def _read_as_the_data_job(file: Path, header: int) -> dict[str, Any]:
@@ -81,13 +84,8 @@ def check_inputs(job: TrainingJob, job_file: Path) -> dict[str, Path]:
     """Returns the local files among the inputs, by name. Raises BadInput for a missing one."""
     files = {name: job_file.parent / file for name, file in job.input_files.items()}
     for name, file in files.items():
-        if file.is_dir():
-            raise BadInput(f"inputs.{name} is {job.inputs[name]}: that is a folder; {_pack(file)}")
-        if not file.is_file():
-            raise BadInput(
-                f"inputs.{name} is {job.inputs[name]}: there is no file {file}; give a file (a "
-                "folder as a .tar), s3:// or https://"
-            )
+        setting = f"{job_file.name}: inputs.{name} is {job.inputs[name]}"
+        _refuse_no_file(setting, file, "give a file (a folder as a .tar)")
     return files
 
 
