@@ -456,8 +456,8 @@ def test_a_local_input_is_on_the_volume_before_the_data_job_of_a_command_without
     refused = run("submit")
     assert (refused.code, refused.err) == (
         2,
-        "job.yaml: inputs.chars is mine/words.tsv: there is no file mine/words.tsv; give a file (a folder as "
-        "a .tar), s3:// or https://\n",
+        "job.yaml: inputs.chars is mine/words.tsv: there is no file mine/words.tsv; give a file "
+        "(a folder as a .tar), s3:// or https://\n",
     )
 
 
