@@ -125,8 +125,8 @@ def test_a_folder_is_packed_and_a_byte_order_mark_is_said(run: Run, folder: Path
         (folder / "job.yaml").write_text(yaml.safe_dump({**JOB, **settings}))
         done = run("manifests")
         assert done.code == 2 and done.err.splitlines()[-1] == (
-            f"job.yaml: {setting} is pictures: that is a folder; pack it (`tar -cf pictures.tar -C pictures "
-            ".`) and name the .tar, which is unpacked, or use s3://"
+            f"job.yaml: {setting} is pictures: that is a folder; pack it (`tar -cf pictures.tar "
+            "-C pictures .`) and name the .tar, which is unpacked, or use s3://"
         )
 
 
