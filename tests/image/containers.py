@@ -2,8 +2,8 @@
 manifests.
 
 Limits: podman replaces neither the scheduler nor the volume's driver (a folder stands in for EFS);
-probes are not set (a test calls the probe's command itself), and memory and the size of /dev/shm
-only where a test asks for it; the network policy has no effect, but the network leads nowhere else.
+resource limits and probes are not set (a test calls the probe's command itself); the network policy
+has no effect, but the network leads nowhere else.
 """
 
 import os
@@ -18,7 +18,6 @@ from typing import Any
 
 import yaml
 
-from k8s_charts.spec.value_types import amount
 from paddle_aws.rehearsal.pods.environment import PodFacts, environment
 from paddle_aws.rehearsal.pods.manifests import PodTemplate
 
@@ -124,15 +123,10 @@ class Cluster:
         podman.run("network", "create", "--internal", self.network)
 
     def start(
-        self,
-        job: dict[str, Any],
-        index: int | None = None,
-        *,
-        isolated: bool = False,
-        limited: bool = False,
+        self, job: dict[str, Any], index: int | None = None, *, isolated: bool = False
     ) -> str:
-        """Starts a pod of the Job as its controller would, `isolated` without a network, `limited`
-        with its manifest's memory and /dev/shm. Returns the container's name.
+        """Starts a pod of the Job as its controller would, `isolated` without a network. Returns
+        the container's name.
         """
         template, pod = (
             PodTemplate.model_validate(job["spec"]["template"]),
@@ -167,10 +161,7 @@ class Cluster:
             "--read-only",
         ]
         arguments += ["--read-only-tmpfs=false"]
-        arguments += self._lay_volumes(job, template, name, limited)
-        if limited:
-            memory = str(round(amount(container.memory or "0")))
-            arguments += ["--memory", memory, "--memory-swap", memory]
+        arguments += self._lay_volumes(job, template, name)
         controller = {"controller-uid": self.uid, "job-name": job["metadata"]["name"]}
         labels = template.labels | {
             f"batch.kubernetes.io/{key}": value for key, value in controller.items()
@@ -192,9 +183,7 @@ class Cluster:
         self.pods.append(name)
         return name
 
-    def _lay_volumes(
-        self, job: dict[str, Any], template: PodTemplate, name: str, limited: bool
-    ) -> list[str]:
+    def _lay_volumes(self, job: dict[str, Any], template: PodTemplate, name: str) -> list[str]:
         """Makes the folders of a pod's volumes. Returns the arguments that mount them."""
         pod, arguments = job["spec"]["template"]["spec"], []
         read_only = {
@@ -209,9 +198,7 @@ class Cluster:
         }
         for mount in template.containers[0].mounts:
             if mount.volume in memory:
-                size = template.volumes[mount.volume].size_limit if limited else None
-                size = f",size={round(amount(size))}" if size else ""
-                arguments += ["--tmpfs", f"{mount.path}:rw,mode=1777{size}"]
+                arguments += ["--tmpfs", f"{mount.path}:rw,mode=1777"]
                 continue
             claimed = template.volumes[mount.volume].claim
             files = job["settings"].get(template.volumes[mount.volume].config_map, {})
