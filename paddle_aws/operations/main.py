@@ -52,6 +52,8 @@ class Commands(TyperGroup):
         """
         try:
             sys.exit(super().main(*args, **more | {"standalone_mode": False}))
+        except typer.Abort:
+            sys.exit(1)  # Ctrl-C where no command took it.
         except USAGE as error:
             if wrong := error.format_message():
                 path = error.ctx.command_path if error.ctx else "paddle-aws"
