@@ -36,13 +36,13 @@ def command(job):
 STEPS = {"METRICS": json.dumps({"loss": r"loss (\d+)"})}
 
 
-def test_an_exception_before_the_first_step_ends_the_job_whatever_the_setting(command):
-    pods = command("raise ValueError('no such flag')", ATTEMPTS="4", **STEPS)
+def test_an_exception_before_the_first_step_ends_the_job(command):
+    pods = command("raise ValueError('no such flag')", **STEPS)
     pods.start()
     pods.end_with(1)
     assert len(pods.attempts()) == 1
     assert re.search(
-        "attempt 1 failed before its first step and is not tried again: .* ValueError: no such fla",
+        "attempt 1 failed before a step was seen and is not tried again: .* ValueError: no such f",
         pods.log(0).splitlines()[-1],
     )
 

@@ -12,7 +12,7 @@ BAD_DATA = (
     "another attempt cannot change"
 )
 NOT_AGAIN = (
-    "attempt 1 failed before its first step and is not tried again: trainer 1 ended with 1, in "
+    "attempt 1 failed before a step was seen and is not tried again: trainer 1 ended with 1, in "
     "job-1.job"
 )
 INCOMPLETE = (

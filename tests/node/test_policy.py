@@ -14,7 +14,7 @@ from reducer import Run, as_recorded
 PAGE = Path(__file__).parents[2] / "docs/faults.md"
 STEPS = {"METRICS": '{"loss": "loss (.*)"}'}
 FALLS = {"code": 1, "error": "ValueError: no such flag (a.py:1)"}
-NOT_AGAIN = "attempt 1 failed before its first step and is not tried again: trainer 1 ended with 1"
+NOT_AGAIN = "attempt 1 failed before a step was seen and is not tried again: trainer 1 ended with 1"
 NEVER_STARTS = "attempt 1 cannot start and is not tried again: trainer 1 ended with"
 
 
@@ -57,8 +57,10 @@ def tried(run: Run, most: int = 20, **fall) -> int:
     (False, {}, {"code": 1, "error": "ImportError: x"}, 3, "^3 attempts ended without progress"),
     (False, {}, {"code": 1, "error": "ImportError: x", "uncaught": True, "stepped": True}, 3,
      "^3 attempts ended without progress"),
-    # Its own exception before its first step.
+    # Its own exception before its first step; without a hook, `metrics` decide, or who set a limit.
     (False, STEPS, FALLS, 1, NOT_AGAIN),
+    (False, STEPS | {"ATTEMPTS": "11"}, FALLS | {"stepped": False}, 1, NOT_AGAIN),
+    (False, STEPS | {"ATTEMPTS": "11"}, FALLS, 11, "^11 attempts resumed from the same files and"),
     (False, {}, FALLS | {"stepped": False}, 1, NOT_AGAIN),
     (True, {}, {"code": 1, "error": "RuntimeError: x"}, 1, NOT_AGAIN),
     (False, {}, FALLS | {"stepped": True}, 3, "^3 attempts ended without progress"),

@@ -139,9 +139,27 @@ import os, signal, sys, time
 for step in range(20):
     print("step", step, flush=True)
     time.sleep(0.1)
-    if step == 8 and sys.argv[1:] == ["kill"]:
-        os.kill(os.getpid(), signal.SIGKILL)
+    if step == 8 and len(sys.argv) > 1:
+        os.kill(os.getpid(), getattr(signal, sys.argv[1]))
 open(os.environ["WROTE"] + "/" + os.environ["RANK"], "w").write("trained")
+"""
+# Steps, and goes on in another thread.
+THREAD = """
+import runpy, threading
+def train():
+    exec(open("smoke.py").read())
+    runpy.run_path("train.py", run_name="__main__")
+thread = threading.Thread(target=train)
+thread.start()
+thread.join()
+"""
+# As `conda run` does: its lines in a file, and what they print at the end.
+CONDA = """
+import subprocess, sys
+open("conda.sh", "w").write(" ".join(sys.argv[1:]))
+done = subprocess.run(["bash", "conda.sh"], capture_output=True, text=True)
+print(done.stdout, done.stderr)
+sys.exit(done.returncode)
 """
 POOL = """
 import multiprocessing as mp, runpy
@@ -171,7 +189,7 @@ FILES = {
     "paddle/optimizer/optimizer.py": "class Optimizer:\n    def _apply_optimize(self): pass\n",
     "smoke.py": SMOKE, "monitors.py": MONITORS, "ready.py": READY, "listing.py": LISTING,
     "waits.py": WAITS, "slow.py": SLOW, "pool.py": POOL,
-    "saves_result.py": SAVES_RESULT,
+    "saves_result.py": SAVES_RESULT, "thread.py": THREAD, "conda.py": CONDA,
     "Makefile": "train:\n\t-python train.py raise\n",
 }  # fmt: skip
 
@@ -240,6 +258,7 @@ def scripts(job):
     return make
 
 
+UV = f"{ENTRY.parents[1]}/.venv-uv/bin/uv run --no-project --python $(which python)"
 LABEL = r"RuntimeError: out of range label 17"
 BAD = {
     "tee": ("python train.py raise 2>&1 | tee train.log", LABEL),
@@ -273,14 +292,14 @@ BAD = {
     "plain": ("python plain.py raise | tee log", "RuntimeError: a plain program fell"),
     "other arguments": ("python train.py raise | tee a\npython train.py well | tee b", LABEL),
     "killed beside a helper": (
-        "python slow.py kill &\nsleep 0.2\npython plain.py\nwait\necho done",
+        "python slow.py SIGKILL &\nsleep 0.2\npython plain.py\nwait\necho done",
         "SIGKILL",
     ),
-    "python -X utf8 -E": ("python -X utf8 -E slow.py kill | tee log", "SIGKILL"),
-    "python -u -S": ("python -u -S slow.py kill | tee log", "SIGKILL"),
+    "python -X utf8 -E": ("python -X utf8 -E slow.py SIGKILL | tee log", "SIGKILL"),
+    "python -u -S": ("python -u -S slow.py SIGKILL | tee log", "SIGKILL"),
     "another sitecustomize": (
         "mkdir lib; touch lib/sitecustomize.py\n"
-        "PYTHONPATH=$PWD/lib:$PYTHONPATH python slow.py kill | tee log",
+        "PYTHONPATH=$PWD/lib:$PYTHONPATH python slow.py SIGKILL | tee log",
         "SIGKILL",
     ),
     "-c": ("python -c 'import train' raise 2>&1 | tee log\n", "ended with 1"),
@@ -289,6 +308,19 @@ BAD = {
         "python -c 'print(1)'",
         LABEL,
     ),
+    "a thread that trains": ("python thread.py raise", LABEL),
+    "cProfile": ("python -m cProfile -o profile slow.py SIGKILL | tee log", "SIGKILL"),
+    "a copy elsewhere": (
+        "cp slow.py $WROTE/$RANK.py; python $WROTE/$RANK.py SIGKILL | tee log",
+        "SIGKILL",
+    ),
+    "process substitution": ("python <(cat slow.py) SIGKILL > >(tee log); true", "SIGKILL"),
+    "shared memory": (
+        "python slow.py SIGBUS | tee log",
+        r"SIGBUS.*out of shared memory \(raise resources\.shared_memory\)",
+    ),
+    "uv run": (f"{UV} python train.py kill || true", "SIGKILL"),
+    "conda run": ("python conda.py python train.py raise || true", LABEL),
     "lines": ("echo 'raise RuntimeError(\"label 17\")' | python - | tee log", "label 17"),
     "-m": (
         "mkdir -p src/pkg; cp plain.py src/pkg/\n"
@@ -350,6 +382,13 @@ SOUND = {
         "python service.py &\nwhile true; do sleep 1; done &\npython saves_result.py\n"
         "python plot.py; true"
     ),
+    "uv run": f"{UV} python train.py",
+    "conda run": "python conda.py python train.py",
+    "double fork": "python -c 'import os; os.fork() and os._exit(0); os.setsid(); import train'",
+    "a thread that trains": "python thread.py",
+    "a thread that fell": (
+        "python -c 'import threading as t; t.Thread(target=lambda: 1 / 0).start(); import train'"
+    ),
     "a wait": "python waits.py\nnohup python train.py > log &",
 }
 
@@ -366,6 +405,7 @@ def test_training_that_went_well_is_no_failure(scripts, name) -> None:
     plot = "plot.py ended with 1: ImportError: no module named matplotlib (plot.py:1)"
     assert (plot in said) == ("plot.py" in SOUND[name]), said
     assert "ready.py" not in said
+    assert ("ended with ZeroDivisionError" in said) == (name == "a thread that fell"), said
     assert ("ended with 7" in said) == (name == "a forked child"), said
 
 

@@ -268,6 +268,7 @@ import os, sys, time
 print("reads", sorted(os.listdir(sys.argv[1])), open(sys.argv[2]).read())
 for step in range(10**9):
     print(f"step {step} loss={1 / (step + 1):.3e}", flush=True)
+    open(f"model-{step}.pdparams", "w").write("weights" * 1000)
     time.sleep(0.05)
 """
 
@@ -281,7 +282,9 @@ def test_a_command_runs_for_a_few_steps_and_its_patterns_are_counted(
     command, inputs = "python train.py {data} {chars}", {"chars": "./chars.txt"}
     metrics = {"step": r"step (\d+)", "loss": "loss: ([0-9.]+)", "lr": "lr ([0-9.]+)"}
     metrics["ips"] = "loss=([0-9.]+)"
-    lay(folder, {"train.py": PRINTS}, command=command, inputs=inputs, paddle="2.6", metrics=metrics)
+    patterns = {"resume": "--from {newest:output/*.pdparams}", "success": "output/result.json"}
+    job = {"command": command, "inputs": inputs, "paddle": "2.6", "metrics": metrics, **patterns}
+    lay(folder, {"train.py": PRINTS}, **job)
     done = run("try", "--run", "--data", "nowhere.tsv")
     assert (done.code, done.err) == (2, "--data is nowhere.tsv: there is no such file or folder\n")
     done = run("try", "--run", "--data", "data", "--steps", "3")
@@ -295,6 +298,9 @@ def test_a_command_runs_for_a_few_steps_and_its_patterns_are_counted(
     )
     assert "matched 3 of 4 lines, and took 1.000 of 1.000e+00: ([-+0-9.e]+) takes the whole" in out
     assert "metrics.lr: lr ([0-9.]+) matched 0 of 4 lines; none has lr and a number" in out
+    assert re.search(r"outside output/ goes with the pod: .*model-0.pdparams \(7.0 kB\)", out), out
+    assert "resume matched no file, so a break costs the whole training: output/*.pdparams" in out
+    assert "success matched no file, so the job would not be done: output/result.json" in out
     lay(folder, {"train.py": PRINTS}, command=command, inputs=inputs, paddle="2.6")
     assert run("try", "--run", "--data", "data", "--time-limit", "1").code == 0
     out = capfd.readouterr().out

@@ -34,11 +34,8 @@ def process(pod: PodEnvironment) -> Process:
 def main() -> None:
     """Prints what passed, or prints what failed and exits with NODE_UNFIT."""
     settings, began = UserCommand(**read_settings(UserCommand, Reader())), time.monotonic()
-    well = (
-        [f"{adapters} EFA adapters"]
-        if (adapters := len(list(contract.path(ADAPTERS).glob("uverbs*"))))
-        else []
-    )
+    adapters = len(list(contract.path(ADAPTERS).glob("uverbs*")))
+    well = [f"{adapters} EFA adapters"] if adapters else []
     if adapters < settings.efa:
         refuse_node(f"{adapters} of {settings.efa} EFA adapters are there")
     if settings.gpus and shutil.which("nvidia-smi"):
@@ -61,10 +58,8 @@ def run(*command: str) -> str:
     except subprocess.TimeoutExpired:
         refuse_node(f"{what} did not end within {CHECK_SECONDS:.0f} s")
     if done.returncode:
-        output = (
-            done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}"
-        ).splitlines()
-        refuse_node(f"{what} failed: {output[-1]}")
+        output = done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}"
+        refuse_node(f"{what} failed: {output.splitlines()[-1]}")
     return done.stdout
 
 

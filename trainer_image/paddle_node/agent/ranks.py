@@ -23,7 +23,7 @@ from pathlib import Path, PurePosixPath
 from paddle_node import background, command_line, contract
 from paddle_node.agent import process_table, world
 from paddle_node.agent.process_table import Entry, Watch
-from paddle_node.contract import Variable
+from paddle_node.contract import FAIL_JOB, ExitCode, Variable
 from paddle_node.environment import PodEnvironment
 from paddle_node.runtimes import HOOK
 from paddle_node.runtimes.attempt_output import OUTPUT
@@ -52,6 +52,8 @@ LISTEN = 0.5
 """Seconds for that."""
 LONGEST_STACKS = 1 << 20
 MOST_LOCATED = 8
+INSTALLED = re.compile(r"/(site|dist)-packages/|/lib/python\d|/bin/[^/]+$|^/(usr|opt)/")
+"""Scripts that are not the program's, wherever it has copied its own."""
 LONGEST = 120
 """Characters of a command line in a sentence."""
 
@@ -98,6 +100,10 @@ class Python:
     """The exception or the words with which it ended."""
     uncaught: bool = False
     """`error` is an exception that nothing caught."""
+    fell: bool = False
+    """`error` ended the thread that made its steps."""
+    thread: str = ""
+    """The exception that ended another of its threads."""
 
     @property
     def level(self) -> int:
@@ -119,7 +125,7 @@ class Python:
         """Whether it has done all that it was to do."""
         if self.ended is None or (self.code == 0 and self.error.startswith("sys.exit(")):
             return False
-        return self.code == 0 or (self.code == UNFLUSHED and not self.error)
+        return (self.code == 0 and not self.fell) or (self.code == UNFLUSHED and not self.error)
 
     def __str__(self) -> str:
         return f"process {self.entry.pid} ({self.words})"
@@ -168,6 +174,11 @@ def judge(
         for python in fallen
         if (python in failed and python not in verdict.failed)
         or (python not in failed and _is_seen(python) and _tells(python))
+    ]
+    verdict.doubts += [
+        f"a thread of {python.words} ended with {python.thread}"
+        for python in ended
+        if python.thread and python.level >= OWN and python not in failed
     ]
     parents = {rank.entry.parent for rank in failed}
     trained = any(python.saved or python.level == TRAINED for python in ended)
@@ -272,7 +283,14 @@ def find_place(stacks: str) -> str:
 
 def describe_code(code: int | None) -> str:
     """Returns an exit code in words."""
-    return "no exit code that anybody saw" if code is None else str(code)
+    if code is None:
+        return "no exit code that anybody saw"
+    with contextlib.suppress(ValueError):
+        if code > 128 and code != ExitCode.TERMINATED:
+            return f"{code} ({signal.Signals(code - 128).name})"
+        if code in FAIL_JOB or code == ExitCode.VOLUME_FULL:
+            return f"{code} ({ExitCode(code).name})"
+    return str(code)
 
 
 class Ranks:
@@ -331,11 +349,6 @@ class Ranks:
             self._close(connection)
         self._listener.close()
 
-    @property
-    def stepped(self) -> bool:
-        """Whether any Python has made a step with an optimizer."""
-        return any(python.stepped for python in self.all)
-
     def is_alone(self, steps: int = 1) -> bool:
         """Whether a Python has made so many steps, and no trainer, nor what started it or was
         started by it, has been connected to another pod.
@@ -355,10 +368,6 @@ class Ranks:
         """Judges what was seen until now; `look` sees what is there."""
         loops = {pid for (pid, _), entries in self._started.items() if len(entries) > 1}
         return judge(self.all, self._others, loops)
-
-    def find(self, pid: int) -> Python | None:
-        """Returns the Python with that process id, which may have ended."""
-        return self._seen.get(pid)
 
     def list_codes(self) -> list[int | None]:
         """Returns the exit codes of all that have ended."""
@@ -390,7 +399,7 @@ class Ranks:
         of them has imported Paddle or torch, or one had no hook.
         """
         ranks = [python for python in self.all if python.level >= IMPORTED]
-        if self.stepped:
+        if any(python.stepped for python in self.all):
             return True
         return False if ranks and all(rank.hooked and not rank.static for rank in ranks) else None
 
@@ -489,6 +498,10 @@ class Ranks:
             python.own = python.imported = False
         elif kind in ("error", "words"):
             python.error, python.uncaught = text, kind == "error"
+        elif kind == "fell":
+            python.error, python.uncaught, python.fell = text, True, True
+        elif kind == "thread":
+            python.thread = text
 
     def _end(self, python: Python, code: int | None) -> None:
         if python.ended is None:
@@ -557,11 +570,13 @@ class Ranks:
                 and (file.with_suffix(".py").is_file() or file.is_dir())
                 for file in map(Path, map(os.path.realpath, files))
             )
-            return f"-m {module}", rest, own
-        if not rest or rest[0].startswith("-"):
+            runs = any(word.endswith(".py") and Path(folder, word).is_file() for word in rest)
+            return f"-m {module}", rest, own or runs  # Such as `-m cProfile train.py`.
+        if not rest or rest[0].startswith(("-", "/dev/")):
             return "", [], False
         script = Path(os.path.realpath(Path(folder, rest[0])))
-        return str(script), rest[1:], script.is_relative_to(self._program)
+        own = script.is_relative_to(self._program) or not INSTALLED.search(str(script))
+        return str(script), rest[1:], own
 
     # What Linux tells.
 

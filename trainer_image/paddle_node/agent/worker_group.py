@@ -42,11 +42,10 @@ FULL = 10.0
 """The attempt ends after so many seconds without a free process id. The health probe would find
 none either, and the kubelet would kill the pod.
 """
-LOOK = 0.25
-"""Seconds between two looks at a command's processes, in its first `YOUNG` seconds, and while the
-pods have not met; later `ASK_SERVER`.
+LOOK, LOOK_SHARE = 0.25, 0.05
+"""Seconds between two looks at a command's processes at first, and that share of the attempt's age
+later, up to `ASK_SERVER`.
 """
-YOUNG = 60.0
 AFTER_RANKS = 1.0
 """Seconds for a script to end after its ranks were told to stop, and have ended."""
 AFTER_LEAVE = 2.0
@@ -139,7 +138,9 @@ class WorkerGroup:
         await worker.ended.wait()
         await background.call(worker.drain)
         failed = (
-            (worker.error or f"the check ended with {_code(worker.code)}") if worker.code else ""
+            (worker.error or f"the check ended with {ranks.describe_code(worker.code)}")
+            if worker.code
+            else ""
         )
         return None if worker.wanted_end else failed
 
@@ -184,19 +185,7 @@ class WorkerGroup:
             count = self._workers.count()
             what = f"the program took all process ids of this pod, {count} for itself"
             self._say(what)
-            self._tell(
-                m.Lost(
-                    self.attempt,
-                    what,
-                    code=0,
-                    trainer=False,
-                    error="",
-                    uncaught=False,
-                    stepped=None,
-                    ago=0.0,
-                    silent=0.0,
-                )
-            )
+            self._tell(m.Lost(self.attempt, what))
             self._room = time.monotonic()
 
     def serve(self) -> None:
@@ -347,11 +336,11 @@ class WorkerGroup:
                 if other or (other := self._world_fault()):
                     self._tell(m.Fatal(ExitCode.BAD_SETTING, other))
                     return
-            if time.monotonic() - looked > ASK_SERVER:
+            if time.monotonic() - looked >= ASK_SERVER:
                 looked = time.monotonic()
                 await self._look_at_metrics()
-            young = time.monotonic() - began < YOUNG or (judged and not self._ranks.met)
-            await asyncio.sleep(LOOK if young else ASK_SERVER)
+            age = time.monotonic() - began
+            await asyncio.sleep(min(max(LOOK, LOOK_SHARE * age), ASK_SERVER))
 
     async def _look_at_metrics(self) -> str:
         """Returns which metrics of this pod are not finite; says so where that is new, and ends the
@@ -384,7 +373,7 @@ class WorkerGroup:
             )
             doubts += [outside] if outside else []
             if pod.trainer_id == 0:
-                metrics = trainers[0].unmatched
+                metrics = trainers[0].log.unmatched
                 doubts += await background.call(
                     lambda: list(remarks.unmatched(pod, self.attempt, metrics))
                 )
@@ -397,7 +386,7 @@ class WorkerGroup:
         if not self._pod.trainer_id or not any(process.world for process in self._processes):
             return
         attempt = self.attempt
-        if self._ranks.is_alone(steps):
+        if self._ranks.is_alone():  # From the first step on its peers are connected.
             await self._look()
         if self._ranks.is_alone(steps) and attempt == self.attempt:
             self._alone = True
@@ -430,13 +419,13 @@ class WorkerGroup:
     def _world_fault(self) -> str | None:
         """Returns what is wrong with the world size that a trainer prints."""
         for worker in self._workers_of("trainer"):
-            if worker.process.world and worker.world not in (0, worker.process.world):
-                who = f"{worker.name} says that its world_size is {worker.world}"
-                return world.describe(self._pod, worker.world, who)
+            if worker.process.world and worker.log.world not in (0, worker.process.world):
+                who = f"{worker.name} says that its world_size is {worker.log.world}"
+                return world.describe(self._pod, worker.log.world, who)
         return None
 
     async def _describe_end(self, worker: Worker) -> None:
-        if worker.code or worker.tells_world:
+        if worker.code or worker.log.tells_world:
             await background.call(worker.drain)  # Its last lines say why, or tell its world.
         elif worker.process.role == "server" and not self.leaving:
             await asyncio.sleep(
@@ -492,13 +481,15 @@ class WorkerGroup:
         self.ended = "stopped" if any(codes) or failed else "trained"
         if any(worker.process.judged for worker in trainers):
             doubts += await self._remark()
-        doubts = [f"{rank} ended with {ranks.describe_code(rank.code)}" for rank in failed] + doubts
+        doubts = [
+            f"{rank} ended with {ranks.describe_code(rank.code)}" for rank in failed
+        ] + doubts
         self.doubt = "; ".join(doubts[:MOST_NAMED])
         self._tell()
 
     def _report_rank(self, worker: Worker, rank: Python) -> None:
         """Reports a rank that failed below a first process that ended with 0."""
-        what = f"{worker.name} ended with 0, but {rank} ended with {_code(rank.code)}"
+        what = f"{worker.name} ended with 0, but {rank} ended with {ranks.describe_code(rank.code)}"
         self._tell(
             m.Lost(
                 self.attempt,
@@ -509,7 +500,6 @@ class WorkerGroup:
                 uncaught=rank.uncaught,
                 stepped=self._ranks.has_stepped(),
                 ago=time.monotonic() - rank.at,
-                silent=0.0,
             )
         )
 
@@ -534,7 +524,7 @@ class WorkerGroup:
             spawn = command_line.describe_local("spawn")
             self._tell(m.Fatal(ExitCode.BAD_SETTING, f"{error}: {spawn}"))
             return
-        ended = f"{worker.name} ended with {_code(worker.code)}"
+        ended = f"{worker.name} ended with {ranks.describe_code(worker.code)}"
         self._tell(
             m.Lost(
                 self.attempt,
@@ -571,14 +561,3 @@ async def _answers(address: str, port: int, path: str) -> bool:
         return False
     except OSError:
         return True
-
-
-def _code(code: int | None) -> str:
-    if code is None:
-        return ranks.describe_code(code)
-    with contextlib.suppress(ValueError):
-        if code is not None and code > 128 and code != ExitCode.TERMINATED:
-            return f"{code} ({signal.Signals(code - 128).name})"
-        if code in FAIL_JOB or code == ExitCode.VOLUME_FULL:
-            return f"{code} ({ExitCode(code).name})"
-    return str(code)

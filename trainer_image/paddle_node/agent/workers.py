@@ -15,7 +15,7 @@ import resource
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from paddle_node import background
@@ -58,7 +58,7 @@ class Worker:
         self.end = 0.0
         """When it ended."""
         self._popen = popen
-        self._log = log
+        self.log = log
 
     @property
     def pid(self) -> int:
@@ -70,35 +70,21 @@ class Worker:
         that cannot start, else the exception at the end of its last traceback.
         """
         ours = (*FAIL_JOB, ExitCode.NODE_UNFIT, 126, 127)
-        return self._log.last_line if self.code in ours else self._log.exceptions.last
+        return self.log.last_line if self.code in ours else self.log.exceptions.last
 
     @property
     def uncaught(self) -> bool:
         """Whether `error` is the last text of its log."""
-        return not self._log.exceptions.behind
-
-    @property
-    def world(self) -> int:
-        """The world size that it printed last; 0: none, or no pattern asks for it."""
-        return self._log.world
-
-    @property
-    def tells_world(self) -> bool:
-        return self._log.tells_world
-
-    @property
-    def unmatched(self) -> Mapping[str, str]:
-        """The job's metrics whose pattern has matched no line, of rank 0 alone."""
-        return self._log.unmatched
+        return not self.log.exceptions.behind
 
     @property
     def quiet(self) -> float:
-        return time.monotonic() - self._log.last_output
+        return time.monotonic() - self.log.last_output
 
     @property
     def silent(self) -> float:
         """Seconds without output before it ended, its last words apart."""
-        return self._log.measure_silence(self.end)
+        return self.log.measure_silence(self.end)
 
     def signal(self, number: signal.Signals) -> None:
         """Signals the process itself; its descendants are its own responsibility."""
@@ -120,12 +106,12 @@ class Worker:
             return False
         self.process = process
         self.name = name
-        self._log.become(process.log, name, header, _metrics(process))
+        self.log.become(process.log, name, header, _metrics(process))
         return True
 
     def drain(self) -> None:
         """Waits briefly for the last lines. Blocking."""
-        self._log.join(DRAIN_DEADLINE)
+        self.log.join(DRAIN_DEADLINE)
 
 
 class Workers:
@@ -253,11 +239,9 @@ class Workers:
 def _metrics(process: Process) -> LineMetrics | None:
     """Reads metrics from a program's lines; None if the program's environment asks for none."""
     program = ProgramEnvironment.read(process.environ)
-    return (
-        LineMetrics(StepLog(Path(program.steps), program.attempt), program.metrics)
-        if program.steps and program.metrics
-        else None
-    )
+    if not program.steps or not program.metrics:
+        return None
+    return LineMetrics(StepLog(Path(program.steps), program.attempt), program.metrics)
 
 
 def _prepare_child() -> None:

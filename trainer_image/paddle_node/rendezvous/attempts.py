@@ -118,7 +118,7 @@ class Record:
         """Records the end of the present attempt.
 
         `progress`: what it completed. `saved`: when something was last saved. `metrics`: of a
-        command, its log shows them.
+        command, its log would show each step: without any, it made none.
         """
         last, first = self.last, steps.first_report(self._folder, self.last.number)
         stepped = ending.stepped or (True if first is not None else ending.stepped)

@@ -119,19 +119,19 @@ class Lost(Message):
 
     attempt: int
     what: str
-    code: int
+    code: int = 0
     """Its exit code, 128 + the signal's number if a signal ended it; 0: no code says why."""
-    trainer: bool
+    trainer: bool = False
     """It was a trainer: its code is the program's own."""
-    error: str
+    error: str = ""
     """The last exception on its log; empty: none was seen."""
-    uncaught: bool
+    uncaught: bool = False
     """It exited with nothing behind that exception on its log."""
-    stepped: bool | None
+    stepped: bool | None = None
     """It was seen to make a step; False: it was seen to make none; None: nobody can know."""
-    ago: float
+    ago: float = 0.0
     """Seconds since it ended."""
-    silent: float
+    silent: float = 0.0
     """Seconds for which it had written nothing before it ended, its last words apart."""
 
 

@@ -116,7 +116,7 @@ def _fail(facts: Facts, why: str) -> Outcome:
 
 
 def _fail_now(facts: Facts) -> Outcome:
-    what = "failed before its first step" if facts.ended.before_step else "cannot start"
+    what = "failed before a step was seen" if facts.ended.before_step else "cannot start"
     return _fail(facts, f"attempt {facts.ended.number} {what} and is not tried again")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from paddle_node import command_line, contract
 from paddle_node.environment import PodEnvironment
 from paddle_node.failure import BadSetting
-from paddle_node.runtimes import History, Resumption
+from paddle_node.runtimes import History, Resumption, remarks
 from paddle_node.runtimes.attempt_output import OUTPUT, AttemptOutput, Facts
 from paddle_node.runtimes.checkpoint import CheckpointCheck, CheckpointShape, members
 from paddle_node.runtimes.series import Number, Series
@@ -40,13 +40,7 @@ class FileProgress:
         self._pod = pod
         self._folder = pod.folder
         self._say = say
-        values = {
-            "output": "output",
-            "rank": "0",
-            "trainers": str(pod.trainers),
-            "shard": "0",
-            "data": "data",
-        }
+        values = remarks.FIRST | {"trainers": f"{pod.trainers}"}
         self._success = command_line.fill(pod.command.success_file, values)
         self._resume = "".join(command_line.globs(pod.command.resume or pod.command.resume_line))
         self._progress = command_line.fill(pod.command.progress, values) or self._resume

@@ -16,6 +16,8 @@ from paddle_node.volume import durable, steps
 MOST_FILES = 200_000
 """Files that are looked at."""
 MOST_NAMED = 5
+FIRST = {"output": OUTPUT, "rank": "0", "shard": "0", "data": "data"}
+"""What rank 0 has for the placeholders of a file's name."""
 NOT_RESULTS = (".log", ".pyc", ".out", ".lock", ".pid")
 """Endings of files that nobody misses."""
 
@@ -86,8 +88,8 @@ def _changed(program: Path, since: float) -> Iterator[tuple[Path, os.stat_result
 
 
 def unmatched(pod: PodEnvironment, attempt: int, metrics: Mapping[str, str]) -> Iterator[str]:
-    """Says which patterns of the job have matched nothing; `metrics` are those that matched no
-    line. Raises OSError.
+    """Says which patterns of the job have matched nothing in an attempt or a trial; `metrics` are
+    those that matched no line. Raises OSError.
     """
     for name, pattern in metrics.items():
         yield f"metrics.{name} matched no line: {pattern}"
@@ -95,3 +97,6 @@ def unmatched(pod: PodEnvironment, attempt: int, metrics: Mapping[str, str]) -> 
     for glob in command_line.globs(pod.command.resume):
         if not durable.names(root, glob):
             yield f"resume matched no file, so a break costs the whole training: {glob}"
+    success = command_line.fill(pod.command.success_file, FIRST | {"trainers": f"{pod.trainers}"})
+    if success and not (root / success).exists():
+        yield f"success matched no file, so the job would not be done: {success}"

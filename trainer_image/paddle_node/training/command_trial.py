@@ -172,6 +172,8 @@ def run(steps: int, seconds: float) -> str:
     print("\n".join(matches.describe()))
     if outside := remarks.outside_output(pod.program, began):
         print(f"of the command, {outside}")
+    for sentence in remarks.unmatched(pod, attempt.number, {}):
+        print(f"until then, {sentence}")
     return matches.describe_unmatched()
 
 

@@ -14,7 +14,6 @@ import sys
 
 RANK_MODULES = ("paddle.distributed", "torch.distributed", "paddle_node.training.step_log")
 """Whoever imports one of these, which `import paddle` does, may be a rank."""
-OPTIMIZERS = ("paddle.optimizer.optimizer", "torch.optim.optimizer")
 HIGH = 900
 """The socket's number: none that a program closes, and then has for a file of its own."""
 ANSWER = 2.0
@@ -36,6 +35,7 @@ class Hook:
         self.words = ""
         self.peers = set()
         self.saved = False
+        self.trains = None
         self.fd = self.connect()
 
     def connect(self):
@@ -95,8 +95,8 @@ class Hook:
         os._exit, sys.exit = _exit, exit
         os.register_at_fork(after_in_child=self.rejoin)
         sys.meta_path.insert(0, self)
-        if "socket" in sys.modules:
-            self.tell_peers(sys.modules["socket"])
+        for name in self.patches.keys() & sys.modules.keys():
+            self.apply(name, sys.modules[name])
         if hasattr(sys, "addaudithook"):
             self.tell_saves()
 
@@ -180,16 +180,18 @@ class Hook:
         """Never finds a module; takes note of those that make a rank."""
         if name in RANK_MODULES:
             self.tell("imports")
-        elif name in OPTIMIZERS:
-            return self.patch(name, path, self.tell_steps)
-        elif name == "socket":
-            return self.patch(name, path, self.tell_peers)
-        elif name == "multiprocessing.process":
-            return self.patch(name, path, self.tell_ends)
+        elif name in self.patches:
+            return self.patch(name, path)
         return None
 
-    def patch(self, name, path, patch):
-        """Calls `patch` with a module once it is loaded."""
+    def apply(self, name, module):
+        try:
+            self.patches[name](self, module)
+        except Exception:
+            pass  # Python 3.7 has no threading.excepthook.
+
+    def patch(self, name, path):
+        """Patches a module once it is loaded."""
         try:
             spec = sys.modules["_frozen_importlib_external"].PathFinder.find_spec(name, path)
             load = spec.loader.exec_module
@@ -198,13 +200,22 @@ class Hook:
 
         def exec_module(module):
             load(module)
-            try:
-                patch(module)
-            except Exception:
-                pass
+            self.apply(name, module)
 
         spec.loader.exec_module = exec_module
         return spec
+
+    def tell_threads(self, module):
+        """Tells the exception that ends a thread, which Python only prints."""
+        print_exception = module.excepthook
+
+        def tell_and_print(args):
+            if args.exc_type is not SystemExit:
+                kind = "fell " if args.thread is self.trains else "thread "
+                self.tell(kind + describe(args.exc_value))
+            print_exception(args)
+
+        module.excepthook = tell_and_print
 
     def tell_peers(self, module):
         """Lets Python's sockets tell to whom they are connected: a look at what is connected may
@@ -236,12 +247,14 @@ class Hook:
 
     def tell_steps(self, module):
         """Tells the first step of an optimizer, and the one from which on it is no mere try."""
+        current_thread = sys.modules["threading"].current_thread
         count = [0]
         if module.__name__.startswith("torch"):
             handles = []
 
             def stepped(*_):
                 count[0] += 1
+                self.trains = current_thread()
                 if count[0] == MANY:
                     handles.pop().remove()
                 if count[0] in (1, MANY):
@@ -255,6 +268,7 @@ class Hook:
         def counted(*args, **more):
             done = apply(*args, **more)
             count[0] += 1
+            self.trains = current_thread()
             # A static program's optimizer is only built here: nobody sees its steps.
             dynamic = count[0] not in (1, MANY) or sys.modules["paddle"].in_dynamic_mode()
             if count[0] == 1:
@@ -266,6 +280,14 @@ class Hook:
             return done
 
         kind._apply_optimize = counted
+
+    patches = {  # noqa: RUF012
+        "socket": tell_peers,
+        "threading": tell_threads,
+        "multiprocessing.process": tell_ends,
+        "paddle.optimizer.optimizer": tell_steps,
+        "torch.optim.optimizer": tell_steps,
+    }
 
 
 def describe(error):
