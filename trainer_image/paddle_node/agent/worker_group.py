@@ -481,9 +481,7 @@ class WorkerGroup:
         self.ended = "stopped" if any(codes) or failed else "trained"
         if any(worker.process.judged for worker in trainers):
             doubts += await self._remark()
-        doubts = [
-            f"{rank} ended with {ranks.describe_code(rank.code)}" for rank in failed
-        ] + doubts
+        doubts = [f"{rank} ended with {ranks.describe_code(rank.code)}" for rank in failed] + doubts
         self.doubt = "; ".join(doubts[:MOST_NAMED])
         self._tell()
 
