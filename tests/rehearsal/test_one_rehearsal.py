@@ -96,7 +96,7 @@ def test_a_model_that_learned_nothing_is_not_all_green(better, said, colour):
 def test_lines_that_the_program_leaves_out_are_read_and_none_may_be_missing():
     """A header, for which `parse` returns None, counts among what a trainer read."""
     shards = {"shards": [{"files": [{"records": 1801}]}, {"files": [{"records": 1800}]}]}
-    trainers = [TrainerPass(0, 0.5, 1801, 1.0, 2.0, skipped=1), TrainerPass(1, 0.5, 1800, 1.0, 2.0)]
+    trainers = [TrainerPass(0, 0.5, 1801, 1.0, 2.0), TrainerPass(1, 0.5, 1800, 1.0, 2.0)]
     check_records([Pass(0, 1, tuple(trainers))], shards)
     short = TrainerPass(1, 0.5, 1799, 1.0, 2.0)
     with pytest.raises(Failed, match=r"^pass 1 read \(1801, 1799\) records by trainer, and the sh"):

@@ -85,17 +85,6 @@ def wrap_handlers(kind: str, **wrappers: Handler) -> None:
     }
 
 
-def check_before(kind: str, check: Callable[[Properties], None]) -> None:
-    """Lets `check` refuse the properties that a resource would be created with or changed to."""
-
-    def check_first(handle: Handler, *arguments: Any) -> PhysicalResource:
-        # create(logical id, properties, stack), or update(physical id, old, new, stack).
-        check(arguments[1] if len(arguments) == 3 else arguments[2])
-        return handle(*arguments)
-
-    wrap_handlers(kind, create=check_first, update=check_first)
-
-
 def complete_after(
     kind: str, complete: Callable[[str, Properties, Properties], dict[str, Any] | None]
 ) -> None:

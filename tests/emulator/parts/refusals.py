@@ -16,7 +16,7 @@ from typing import Any
 from ministack.core.responses import get_account_id
 from ministack.services import cloudformation, cloudwatch_logs, ecr, iam, kms, secretsmanager
 from ministack.services.cloudformation import handlers, stacks
-from resource_types import Handler, PhysicalResource, Properties, check_before, wrap_handlers
+from resource_types import Handler, PhysicalResource, Properties, wrap_handlers
 
 IMPORTS_NOTHING = ("DELETE_COMPLETE", "REVIEW_IN_PROGRESS", "ROLLBACK_COMPLETE")
 
@@ -28,7 +28,7 @@ def apply() -> None:
     actions["CreateChangeSet"] = partial(_create_change_set, actions["CreateChangeSet"])
     handlers._check_capabilities = partial(_check, handlers._check_capabilities)
     stacks._resolve_stack_outputs = partial(_resolve_outputs, stacks._resolve_stack_outputs)
-    check_before("AWS::KMS::Key", _principals_exist)
+    _check_before("AWS::KMS::Key", _principals_exist)
     _refuse_a_name_that_is_taken(
         "AWS::ECR::Repository", "RepositoryName", lambda name: name in ecr._repositories
     )
@@ -41,6 +41,17 @@ def apply() -> None:
     _refuse_a_name_that_is_taken(
         "AWS::SecretsManager::Secret", "Name", lambda name: name in secretsmanager._secrets
     )
+
+
+def _check_before(kind: str, check: Callable[[Properties], None]) -> None:
+    """Lets `check` refuse the properties that a resource would be created with or changed to."""
+
+    def check_first(handle: Handler, *arguments: Any) -> PhysicalResource:
+        # create(logical id, properties, stack), or update(physical id, old, new, stack).
+        check(arguments[1] if len(arguments) == 3 else arguments[2])
+        return handle(*arguments)
+
+    wrap_handlers(kind, create=check_first, update=check_first)
 
 
 def _use(action: str, export: str) -> str:

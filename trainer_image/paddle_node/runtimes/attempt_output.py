@@ -95,7 +95,7 @@ class AttemptOutput:
             if earlier == root:
                 continue
             # In a folder that was never whole no process has run.
-            self._take(earlier, gone or not began["whole"])
+            self._continue_from(earlier, gone or not began["whole"])
             if began["whole"]:
                 # Files in older folders came too late, from processes of ended attempts.
                 facts, continued = began if earlier == self._folder_in_run(earlier) else {}, True
@@ -104,11 +104,11 @@ class AttemptOutput:
             continued = True
             _remove(root / OUTPUT / name)  # Only a person can have put one of that name there.
             _move(self._folder.output / name, root / OUTPUT / name)
-        self._lead(root / OUTPUT, self._folder.output, root / OUTPUT)
+        self._lead_links(root / OUTPUT, self._folder.output, root / OUTPUT)
         own_aside = [] if continued else [self._place_set_aside(identity_facts)]
         for aside in filter(_exists, self.list_set_aside() if self._any else own_aside):
             continued = True
-            self._take(aside, gone=True)
+            self._continue_from(aside, gone=True)
             _forget(aside)
         if not continued:
             self._take_shipped(left_out)
@@ -166,7 +166,7 @@ class AttemptOutput:
             if _exists(kept):
                 (root / self._success).parent.mkdir(parents=True, exist_ok=True)
                 kept.replace(root / self._success)
-        self._lead(root / OUTPUT, root / OUTPUT, here)
+        self._lead_links(root / OUTPUT, root / OUTPUT, here)
         there = {entry.name for entry in durable.entries(here)}
         for entry in durable.entries(root / OUTPUT):
             if OURS.fullmatch(entry.name):
@@ -238,7 +238,7 @@ class AttemptOutput:
             if _text(began) != _text(identity_facts):
                 place = self._place_set_aside(began) / OUTPUT
                 _merge(earlier / OUTPUT, place)
-                self._lead(place, earlier / OUTPUT, place)
+                self._lead_links(place, earlier / OUTPUT, place)
                 _forget(earlier)
         mark = self._mark.read_text() if _exists(self._mark) else _text(identity_facts)
         if mark != _text(identity_facts):
@@ -246,13 +246,13 @@ class AttemptOutput:
             place = self._place_set_aside({"data": data, "program": program}) / OUTPUT
             for name in self._list_published():
                 _merge(self._folder.output / name, place / name)
-            self._lead(place, self._folder.output, place)
+            self._lead_links(place, self._folder.output, place)
 
     def _place_set_aside(self, whose: Mapping[str, str]) -> Path:
         parts = (whose["program"][:12] or "program", whose["data"][:12] or "data")
         return self._folder.set_aside / "-".join(parts)
 
-    def _take(self, earlier: Path, gone: bool) -> None:
+    def _continue_from(self, earlier: Path, gone: bool) -> None:
         """Moves what an earlier attempt left; copies what a process of it may have open."""
         assert self.root is not None
         # The volume's own clock, which no program sets.
@@ -260,23 +260,23 @@ class AttemptOutput:
         _straighten(earlier)
         modes: dict[Path, int] = {}
         for _ in range(MOST_LISTINGS):
-            copies: list[_Copy] = []
+            copies: list[_Planned] = []
             for part in (OUTPUT, BEFORE):
                 _take(earlier / part, self.root / part, since, copies, modes)
-            if self._copy(copies, passes.attempt_number(earlier.name)):
+            if self._copy_open_files(copies, passes.attempt_number(earlier.name)):
                 break
         for folder, mode in reversed(modes.items()):
             folder.chmod(mode)
-        self._lead(self.root / OUTPUT, earlier / OUTPUT, self.root / OUTPUT)
+        self._lead_links(self.root / OUTPUT, earlier / OUTPUT, self.root / OUTPUT)
 
-    def _lead(self, folder: Path, earlier: Path, now: Path) -> None:
+    def _lead_links(self, folder: Path, earlier: Path, now: Path) -> None:
         in_pod = (
             contract.path(at, self._pod.environ) for at in (contract.ATTEMPT, contract.UNPACKED)
         )
         starts = {str(earlier), os.path.realpath(earlier), *(str(at / OUTPUT) for at in in_pod)}
         _lead(folder, starts, now)
 
-    def _copy(self, copies: Collection[_Copy], attempt: int) -> bool:
+    def _copy_open_files(self, copies: Collection[_Planned], attempt: int) -> bool:
         """Copies files of an attempt. Returns False if one was gone."""
         assert self.root is not None
         if not copies:
@@ -314,7 +314,7 @@ class AttemptOutput:
             )
 
 
-class _Copy(NamedTuple):
+class _Planned(NamedTuple):
     """A file to be copied, and its bytes when it was listed."""
 
     source: Path
@@ -323,7 +323,7 @@ class _Copy(NamedTuple):
 
 
 def _take(
-    source: Path, target: Path, since: int | None, copies: list[_Copy], modes: dict[Path, int]
+    source: Path, target: Path, since: int | None, copies: list[_Planned], modes: dict[Path, int]
 ) -> None:
     """Moves what `target` lacks, and lists what has to be copied instead: what changed after
     `since`, and small files; None: nothing. `modes` gets those of folders, which can be set only
@@ -352,7 +352,7 @@ def _take(
             elif since is None or not entry.is_file(follow_symlinks=False):
                 _move(here, there)
             elif (state := here.lstat()).st_ctime_ns >= since or state.st_size <= COPY_BYTES:
-                copies.append(_Copy(here, there, state.st_size))
+                copies.append(_Planned(here, there, state.st_size))
             else:
                 _move(here, there)
 
@@ -423,7 +423,7 @@ def _links(folder: Path) -> Iterator[Path]:
                 waiting.append(place / entry.name)
 
 
-def _copy(copy: _Copy, drafts: Path) -> bool:
+def _copy(copy: _Planned, drafts: Path) -> bool:
     """Copies a file; under its name it is whole, and on the disk. Returns False if it is gone."""
     draft = drafts / os.urandom(8).hex()
     try:

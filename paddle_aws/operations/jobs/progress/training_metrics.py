@@ -23,8 +23,6 @@ class TrainerPass:
     seconds: float
     ended: float
     """Seconds since 1970."""
-    skipped: int = 0
-    """Lines of the shard that the program does not take as records."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,6 @@ class Passes:
             records=int(entry["records"]),
             seconds=float(entry["seconds"]),
             ended=float(entry["time"]),
-            skipped=int(entry.get("skipped", 0)),
         )
         expected = set(range(int(entry["trainers"]))) if "trainers" in entry else self._trainers
         earlier = self.complete.get(number)
