@@ -1,7 +1,7 @@
 """A command under runtime launch against bare `paddle.distributed.launch`: the same program, data
 and number of processes.
 
-    python benchmarks/launch.py [--rounds 4] [--epochs 60]
+    python benchmarks/launch.py [--rounds 4] [--epochs 250]
 
 Both train examples/launch in turn, each first as often as second: one pod of two processes, and the
 launcher with two. Speed is epochs a second from the first saved one to the last, by the files'
@@ -112,7 +112,7 @@ def speed(output: Path) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--epochs", type=int, default=60)
+    parser.add_argument("--epochs", type=int, default=250)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
