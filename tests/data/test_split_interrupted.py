@@ -9,11 +9,12 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from job_folder import Job, Split
-from paddle_node.volume import data_manifest
+from paddle_node.volume import data_manifest, durable
 
 SETTINGS = {"SHUFFLE_SEED": 1, "HOLD_OUT": 0.1}
 
@@ -75,6 +76,13 @@ def test_killed_at_any_moment_it_leaves_a_complete_split_or_none_and_the_repeat_
         )
         start(job, source).ended()
         assert job.records() == expected[source]
+
+
+def test_pods_that_set_the_same_link_at_once_all_succeed(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(4) as pods:
+        for _ in pods.map(lambda n: durable.link(tmp_path / "current", str(n % 2)), range(400)):
+            pass
+    assert [path.name for path in tmp_path.iterdir()] == ["current"]
 
 
 def test_two_different_splits_at_once_are_both_complete_and_the_manifest_is_of_one_of_them(

@@ -106,18 +106,24 @@ def link(path: Path, target: str) -> None:
     if it is a folder.
     """
     refresh(path.parent)
-    if path.is_symlink() and str(path.readlink()) == target:
-        return
     # What a writer left that was killed here goes with the next one.
     temporary = path.with_name(f".{path.name}.link.tmp")
-    temporary.unlink(missing_ok=True)
-    temporary.symlink_to(target)
-    try:
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    sync(path.parent)
+    for tries_left in reversed(range(100)):
+        try:
+            if path.is_symlink() and str(path.readlink()) == target:
+                return
+            temporary.unlink(missing_ok=True)
+            temporary.symlink_to(target)
+            temporary.replace(path)
+            sync(path.parent)
+            return
+        except (FileExistsError, FileNotFoundError):
+            # Another pod links the same name: it moved the temporary link, or made its own.
+            if not tries_left:
+                raise
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
 
 
 @contextlib.contextmanager
