@@ -247,7 +247,8 @@ class Hook:
 
     def tell_steps(self, module):
         """Tells the first step of an optimizer, and the one from which on it is no mere try."""
-        current_thread = sys.modules["threading"].current_thread
+        from threading import current_thread
+
         count = [0]
         if module.__name__.startswith("torch"):
             handles = []
