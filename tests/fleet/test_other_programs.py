@@ -1,6 +1,5 @@
 """Other programs and runtimes in the same pods. Real Paddle: about 15 s per test."""
 
-import gzip
 import json
 import os
 import random
@@ -52,19 +51,6 @@ def test_a_regression_of_two_numbers_and_an_id_beats_the_mean(training_job):
     assert found["metric"] == "rmse" and found["value"] < found["baseline"] * 0.95
     small, large = map(int, job.predict_records("3,2,40.5", "3,2,140"))
     assert 0 < small < large
-
-
-def test_checkpoints_add_no_update_of_an_embedding(training_job):
-    """Paddle sums 12 gradients into one update, or fewer at a flush."""
-    job = training_job("regression", pods=1, PASSES="2", CHECKPOINT="0.001")
-    (job.place / "flats.csv").write_text("1,3,70,90000\n" * 32 * 40)
-    job.split(job.place / "flats.csv")
-    job.run()
-    assert "checkpoint" in job.folder.train_log(0).read_text()
-    parts = job.folder.pass_dir(1).glob("000/part-*-*")
-    (row,) = filter(None, (gzip.decompress(part.read_bytes()).split() for part in parts))
-    # A row is id, five statistics, a weight, its two moments and the powers of Adam's betas.
-    assert float(row[9]) == pytest.approx(0.9 ** (2 * 4))
 
 
 def test_a_program_of_several_modules_is_evaluated_and_other_data_is_trained_anew(

@@ -172,7 +172,7 @@ def test_a_checkpoint_of_which_one_trainer_cannot_read_its_share_is_left_out_and
 ):
     job = training_job(pods=2, PASSES="1", CHECKPOINT="0.5")
     job.at_each_record(BAD_DISK)
-    job.split(job.make_sample("--lines", "3000"))
+    job.split(job.make_sample("--lines", "1000"))
     job.run()
     said = job.folder.train_log(0).read_text(errors="replace")
     assert re.search(

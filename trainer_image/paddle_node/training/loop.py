@@ -124,7 +124,9 @@ class Training:
             return Position(parser.read, parser.used, total, *spent, parser.odd)
 
         for records in self._batches(order, begin.read):
-            if self._backend.any_stops(self._told_to_stop or self._checkpoint_is_due()):
+            if self._backend.any_stops(
+                self._told_to_stop or time.monotonic() - self._saved >= self._pod.checkpoint
+            ):
                 self._meet(number, position(), through=False)
             self._seed(number, parser.read)
             samples = [self._samples.sample(value) for value in parser.values(records)]
@@ -144,13 +146,6 @@ class Training:
         self._save(number, positions)
         session = self._session
         self._reports.record_pass(number, position_, session.attempt, session.trainers)
-
-    def _checkpoint_is_due(self) -> bool:
-        """It waits until no gradient is held back for a later update, because a meeting sends them:
-        so updates are the same however often the trainers meet or resume.
-        """
-        overdue = time.monotonic() - self._saved >= self._pod.checkpoint
-        return overdue and self._steps % self._backend.gradients_in_update == 0
 
     def _seed(self, number: int, read: int) -> None:
         """Makes the random numbers of a step depend on its place alone: a resumed pass has those of

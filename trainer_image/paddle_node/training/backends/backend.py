@@ -21,8 +21,6 @@ class Backend(Protocol):
     """Whether all trainers make each step together; otherwise each trainer steps at its own
     pace.
     """
-    gradients_in_update: int = 1
-    """Steps that the framework sums into one update: a meeting at another adds an update."""
     answers: Sequence[str] = ()
     """Names of the program's classes, known after the first step; empty: its answers are
     numbers.

@@ -55,10 +55,6 @@ _GIVES_UP = "_ZN6paddle11distributed12paddle_flags24FLAGS_pserver_timeout_msE"
 """Paddle's 500 s timeout for each request to a pserver. No environment variable reaches this flag,
 so it is set by its symbol.
 """
-_MERGES = 12
-"""Gradients of an embedding that Paddle's asynchronous trainer sums before it sends them, unless it
-is flushed. A pserver makes one update of the sum.
-"""
 _WRITTEN_AS_TEXT = ("value", "min", "max", "mean", "std")
 """Numbers of the startup program that pservers receive as text."""
 
@@ -95,7 +91,6 @@ class ParameterServers(Backend):
         self._shards = saved.shards if saved else servers * -(-LEAST_SHARDS // servers)
         operators = model.loss.block.program.global_block().ops
         tables = sorted({op.input("W")[0] for op in operators if op.type == "lookup_table"})
-        self.gradients_in_update = _MERGES if tables and not sync else 1
         fleet.init(is_collective=False)
         strategy = fleet.DistributedStrategy()
         strategy.a_sync = True
@@ -228,8 +223,12 @@ class ParameterServers(Backend):
                 sparse.append(SparseTable(context.table_id(), name, *variables[name].shape))
             else:
                 held = self._received[context.table_id()]
-                shapes = tuple((name, tuple(variables[name].shape)) for name in held)
-                dense.append(DenseTable(context.table_id(), shapes))
+                dense.append(
+                    DenseTable(
+                        context.table_id(),
+                        tuple((name, tuple(variables[name].shape)) for name in held),
+                    )
+                )
         return Layout(
             self._optimizer, self._servers, self._shards, self.steps, tuple(sparse), tuple(dense)
         )
