@@ -3,7 +3,8 @@ a loopback address and refuses a stranger, or it is Paddle's, which takes no key
 names its ports.
 
 A stranger is a request without a secret, as another user of the machine and a web page send it.
-Whose server it is says the port: Paddle's are of the range that a rehearsal names.
+Whose server it is says the port: Paddle's are of the range that a rehearsal names. What a rank of
+the program listens at is only looked at: gloo's handshake ends if a stranger comes first.
 """
 
 import http.client
@@ -56,23 +57,27 @@ def processes(top: int) -> Iterator[int]:
         waiting += parents.get(process, [])
 
 
-def listeners(top: int) -> set[Server]:
-    """Returns the addresses at which a process and those below it listen."""
-    sockets = set()
+def listeners(top: int) -> dict[Server, bool]:
+    """Returns the addresses at which a process and those below it listen, and whether it is a rank
+    of the program.
+    """
+    sockets: dict[str, bool] = {}
     for process in processes(top):
         with suppress(OSError):
+            is_rank = b"train.py\0" in Path(f"/proc/{process}/cmdline").read_bytes()
             for descriptor in Path(f"/proc/{process}/fd").iterdir():
                 with suppress(OSError):
-                    sockets.add(str(descriptor.readlink()))
-    found = set()
+                    sockets[str(descriptor.readlink())] = is_rank
+    found = {}
     for version in ("tcp", "tcp6"):
         for line in Path(f"/proc/net/{version}").read_text().splitlines()[1:]:
             words = line.split()
-            if words[3] == LISTENS and f"socket:[{words[9]}]" in sockets:
+            if words[3] == LISTENS and (socket := f"socket:[{words[9]}]") in sockets:
                 host, port = words[1].split(":")
                 raw = b"".join(bytes.fromhex(host[n : n + 8])[::-1] for n in range(0, len(host), 8))
                 address = IPv4Address(raw) if len(raw) == 4 else IPv6Address(raw)
-                found.add((str(getattr(address, "ipv4_mapped", None) or address), int(port, 16)))
+                name = str(getattr(address, "ipv4_mapped", None) or address)
+                found[name, int(port, 16)] = sockets[socket]
     return found
 
 
@@ -96,9 +101,11 @@ def watch(process: "subprocess.Popen[str]", until: float = 400) -> dict[Server, 
     seen: dict[Server, set[int]] = {}
     begun = time.monotonic()
     while process.poll() is None and time.monotonic() - begun < until:
-        for server in listeners(process.pid) - seen.keys():
+        for server, is_rank in listeners(process.pid).items():
+            if server in seen:
+                continue
             seen[server] = set()
-            if server[0].startswith("127."):
+            if server[0].startswith("127.") and not is_rank:
                 seen[server] = {
                     answer(server, method, headers)
                     for method in ("GET", "POST", "DELETE")
