@@ -32,6 +32,8 @@ def s3(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.delenv(name)
     for name, value in cloud.environment.items():
         monkeypatch.setenv(name, value)
+    # boto3's own session keeps the keys of this process' first account.
+    monkeypatch.setattr("boto3.DEFAULT_SESSION", None)
     return cloud.client("s3")
 
 
