@@ -53,12 +53,15 @@ class Commands(TyperGroup):
         try:
             sys.exit(super().main(*args, **more | {"standalone_mode": False}))
         except typer.Abort:
-            sys.exit(1)  # Ctrl-C where no command took it.
+            typer.echo("Aborted.", err=True)
+            sys.exit(1)
         except USAGE as error:
-            if wrong := error.format_message():
-                path = error.ctx.command_path if error.ctx else "paddle-aws"
-                wrong = wrong[0].lower() + wrong[1:].rstrip(".")
-                typer.echo(f"{path}: {wrong}; `{path} --help` shows what is allowed", err=True)
+            if message := error.format_message():
+                command = error.ctx.command_path if error.ctx else "paddle-aws"
+                message = message[0].lower() + message[1:].rstrip(".")
+                typer.echo(
+                    f"{command}: {message}; `{command} --help` shows what is allowed", err=True
+                )
             sys.exit(error.exit_code)
 
 

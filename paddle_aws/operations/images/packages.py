@@ -77,8 +77,10 @@ def find_packages(job: TrainingJob, root: Path, modules: Iterable[str], python: 
                 continue
             # pywin32 has a module `timer`, and so has the package of that name.
             tried = [] if name in resolver.installed else others.get(name, [name])
-            fits = (other for other in tried if isinstance(resolver.choose([*given, other]), dict))
-            if other := next(fits, None):
+            available = (
+                other for other in tried if isinstance(resolver.choose([*given, other]), dict)
+            )
+            if other := next(available, None):
                 lines[other] = other
             if other in (None, name) or name in declared:
                 remarks.append(f"{line} cannot be had: {chosen}")

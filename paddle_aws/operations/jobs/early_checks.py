@@ -64,8 +64,8 @@ def _refuse_no_file(setting: str, file: Path, remedy: str) -> None:
             "unpacked, or use s3://"
         )
     if not file.is_file():
-        found = "that is no regular file" if file.exists() else f"there is no file {file}"
-        raise BadInput(f"{setting}: {hide_secrets(found)}; {remedy}, s3:// or https://")
+        fault = "that is no regular file" if file.exists() else f"there is no file {file}"
+        raise BadInput(f"{setting}: {hide_secrets(fault)}; {remedy}, s3:// or https://")
 
 
 def _read_as_the_data_job(file: Path, header: int) -> dict[str, Any]:

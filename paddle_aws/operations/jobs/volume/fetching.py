@@ -77,7 +77,7 @@ def _fetch_final(
     fetched = sorted(file for file in fetched if file.suffix in LOADS)
     loaded = [file for file in fetched if "model" in file.name] or fetched
     lines = [LOADS[file.suffix].format(library, file.relative_to(newest.parent)) for file in loaded]
-    return place, [f"weights {'|=' if place else '='} {line}" for place, line in enumerate(lines)]
+    return place, [f"weights {'|=' if number else '='} {line}" for number, line in enumerate(lines)]
 
 
 def predict_lines(volume: Volume, model: str = INFERENCE) -> list[str]:
