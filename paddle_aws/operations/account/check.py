@@ -2,13 +2,24 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Literal, NamedTuple, get_args
 
 from paddle_aws.operations.errors import OperationError, translate_errors
 
 State = Literal["ok", "warning", "problem"]
-Findings = Iterator[tuple[State, str]]
-"""What a check yields: a state and its description."""
+
+
+class Found(NamedTuple):
+    """What a check yields."""
+
+    state: State
+    text: str
+    """What was found, and what to do about it."""
+
+
+ok, warning, problem = (partial(Found, state) for state in get_args(State))
+Findings = Iterator[Found]
 
 
 @dataclass(frozen=True)
@@ -18,11 +29,10 @@ class Finding:
     check: str
     state: State
     text: str
-    """What was found, and what to do about it."""
 
 
-Check = tuple[str, Callable[[], Iterable[tuple[State, str]]]]
-"""A name, and what yields (state, text)."""
+Check = tuple[str, Callable[[], Iterable[Found]]]
+"""A name, and what it finds."""
 
 
 def run(checks: Sequence[Check]) -> list[Finding]:

@@ -6,7 +6,7 @@ from functools import cache, cached_property, partial
 from typing import Any
 
 from paddle_aws.operations.account.aws import client, list_all
-from paddle_aws.operations.account.check import Findings
+from paddle_aws.operations.account.check import Findings, ok, problem
 from paddle_aws.operations.errors import OperationError, translate_errors
 from paddle_aws.stacks.cluster_spec import PLATFORM_OUTPUT, ClusterSpec
 
@@ -105,7 +105,7 @@ class ClusterAccount:
         """Checks whether AWS knows the caller."""
         try:
             with translate_errors():
-                yield "ok", f"account {self.identity['Account']}, as {self.identity['Arn']}"
+                yield ok(f"account {self.identity['Account']}, as {self.identity['Arn']}")
         except OperationError as error:
             # Not a warning as in other checks: without an account nothing can be deployed.
-            yield "problem", str(error)
+            yield problem(str(error))

@@ -19,7 +19,7 @@ import yaml
 
 from paddle_aws.operations.account.access.eks import admits, is_same_principal
 from paddle_aws.operations.account.aws import client, list_all
-from paddle_aws.operations.account.check import Check, Findings, State
+from paddle_aws.operations.account.check import Check, Findings, Found, ok, problem, warning
 from paddle_aws.operations.account.cluster_account import BROKEN, ClusterAccount
 from paddle_aws.operations.account.machines import machines
 from paddle_aws.stacks.cluster_spec import ClusterSpec
@@ -93,13 +93,12 @@ class AccountChecks(ClusterAccount):
         ]
         source = f"botocore {botocore.__version__}"
         if lacking:
-            yield (
-                "problem",
+            yield problem(
                 f"{region} lacks {', '.join(lacking)}, which the cluster uses, as far as {source} "
-                "knows: take another region, or a newer boto3 if AWS has it there by now",
+                "knows: take another region, or a newer boto3 if AWS has it there by now"
             )
         else:
-            yield "ok", f"{region} has every service that the cluster uses ({source})"
+            yield ok(f"{region} has every service that the cluster uses ({source})")
 
     def enabled(self) -> Findings:
         """Asks whether the account has opted in to the region: without, AWS takes its credentials
@@ -109,13 +108,12 @@ class AccountChecks(ClusterAccount):
         asked = client("ec2", "us-east-1" if self._in_aws else region)
         [found] = asked.describe_regions(RegionNames=[region], AllRegions=True)["Regions"]
         if found.get("OptInStatus") == "not-opted-in":
-            yield (
-                "problem",
+            yield problem(
                 f"the account has not enabled {region}: enable it (Account, AWS Regions; it takes "
-                "some minutes), or take another region",
+                "some minutes), or take another region"
             )
         else:
-            yield "ok", f"the account may use {region}"
+            yield ok(f"the account may use {region}")
 
     def plan(self) -> Findings:
         """Asks whether the account is on AWS's free plan, as new ones are since July 2025: it
@@ -133,20 +131,19 @@ class AccountChecks(ClusterAccount):
             state = {}  # An account of before has none.
         kinds = sorted({kind for group in machines(self.spec) for kind in group.types})
         if state.get("accountPlanType") != "FREE":
-            yield "ok", "the account is not on AWS's free plan"
+            yield ok("the account is not on AWS's free plan")
             return
         free = {"Name": "free-tier-eligible", "Values": ["true"]}
         found = self.client("ec2").describe_instance_types(InstanceTypes=kinds, Filters=[free])
         eligible = {kind["InstanceType"] for kind in found["InstanceTypes"]}
         if refused := [kind for kind in kinds if kind not in eligible]:
-            yield (
-                "problem",
+            yield problem(
                 f"the account is on AWS's free plan, which starts no {', '.join(refused)}: upgrade "
                 "the plan (Billing and Cost Management), else EKS and NAT are paid for without "
-                "nodes",
+                "nodes"
             )
         else:
-            yield "ok", f"AWS's free plan starts {', '.join(kinds)}"
+            yield ok(f"AWS's free plan starts {', '.join(kinds)}")
 
     @property
     def _in_aws(self) -> bool:
@@ -163,20 +160,18 @@ class AccountChecks(ClusterAccount):
         for name in self.spec.network.zones:
             zone = offered.get(name)
             if zone is None:
-                yield (
-                    "problem",
+                yield problem(
                     f"{name} is not one of this account's zones in {self.spec.region}: "
-                    f"{', '.join(sorted(offered))}",
+                    f"{', '.join(sorted(offered))}"
                 )
             elif zone["State"] != "available":
-                yield "problem", f"{name} is {zone['State']}: take another zone"
+                yield problem(f"{name} is {zone['State']}: take another zone")
             elif zone.get("ZoneId") in NO_EKS_ZONES and not self.spec.cluster.self_managed:
-                yield (
-                    "problem",
-                    f"{name} is {zone['ZoneId']}, where EKS takes no cluster: take another zone",
+                yield problem(
+                    f"{name} is {zone['ZoneId']}, where EKS takes no cluster: take another zone"
                 )
             else:
-                yield "ok", f"{name} is available"
+                yield ok(f"{name} is available")
 
     def instance_types(self) -> Findings:
         for group in machines(self.spec):
@@ -189,13 +184,12 @@ class AccountChecks(ClusterAccount):
             for kind in group.types:
                 lacking = [zone for zone in group.zones if [kind, zone] not in offered]
                 if lacking:
-                    yield (
-                        "problem",
+                    yield problem(
                         f"{kind} ({group.name}) is not offered in {', '.join(lacking)}: take "
-                        "another type or zone",
+                        "another type or zone"
                     )
                 else:
-                    yield "ok", f"{kind} ({group.name}) is offered in {', '.join(group.zones)}"
+                    yield ok(f"{kind} ({group.name}) is offered in {', '.join(group.zones)}")
 
     def vcpus(self) -> Findings:
         kinds = sorted({group.types[0] for group in machines(self.spec)})
@@ -210,9 +204,8 @@ class AccountChecks(ClusterAccount):
                 (row for family, row in VCPU_QUOTAS.items() if re.match(family, kind)), ("",)
             )
             if not codes or kind not in size:
-                yield (
-                    "warning",
-                    f"{kind} ({group.name}) is not checked: look up its quota in Service Quotas",
+                yield warning(
+                    f"{kind} ({group.name}) is not checked: look up its quota in Service Quotas"
                 )
                 continue
             what = f"{name} {'spot' if group.spot else 'on-demand'} instances"
@@ -222,22 +215,19 @@ class AccountChecks(ClusterAccount):
         for (what, code), (start, most) in vcpus_by_quota.items():
             quota = self._quota("ec2", code)
             if quota < start:
-                yield (
-                    "problem",
+                yield problem(
                     f"{what}: {start} vCPUs are needed, the quota is {quota:g}: ask for more in "
-                    "Service Quotas",
+                    "Service Quotas"
                 )
             elif quota < most:
-                yield (
-                    "warning",
+                yield warning(
                     f"{what}: {most} vCPUs at the most, the quota is {quota:g}: the groups "
-                    "cannot grow so far",
+                    "cannot grow so far"
                 )
             else:
-                yield (
-                    "ok",
+                yield ok(
                     f"{what}: {most} vCPUs at the most, the quota is {quota:g} (other instances "
-                    "count too)",
+                    "count too)"
                 )
 
     def network(self) -> Findings:
@@ -254,16 +244,14 @@ class AccountChecks(ClusterAccount):
                 "Elastic IPs", taken, 0 if mine else addresses, self._quota("ec2", EIP_QUOTA)
             )
         if not new and not addresses:
-            yield "ok", "the network is there already"
+            yield ok("the network is there already")
 
-    def _room(self, what: str, taken: int, more: int, quota: float) -> tuple[State, str]:
+    def _room(self, what: str, taken: int, more: int, quota: float) -> Found:
         sentence = f"{taken} {what} of {quota:g} are taken" + (
             f", {more} more are needed" if more else ""
         )
         full = more and taken + more > quota
-        return (
-            ("problem", f"{sentence}: ask for more in Service Quotas") if full else ("ok", sentence)
-        )
+        return problem(f"{sentence}: ask for more in Service Quotas") if full else ok(sentence)
 
     def _quota(self, service: str, code: str) -> float:
         return float(
@@ -284,23 +272,21 @@ class AccountChecks(ClusterAccount):
                 ]
             )
         except ssm.exceptions.ParameterNotFound:
-            yield (
-                "problem",
+            yield problem(
                 f"this account and region are not bootstrapped for qualifier {spec.qualifier}: "
-                f"{advice}",
+                f"{advice}"
             )
             return
         if version < LEAST_BOOTSTRAP:
-            yield (
-                "problem",
-                f"bootstrap version {version} is too old, {LEAST_BOOTSTRAP} is needed: {advice}",
+            yield problem(
+                f"bootstrap version {version} is too old, {LEAST_BOOTSTRAP} is needed: {advice}"
             )
         else:
-            yield "ok", f"bootstrap version {version}"
+            yield ok(f"bootstrap version {version}")
         if spec.deployment_policies:
             yield self._deployer()
 
-    def _deployer(self) -> tuple[State, str]:
+    def _deployer(self) -> Found:
         """Checks whether CloudFormation deploys with the policies of a restricted deployer."""
         role = (
             f"cdk-{self.spec.qualifier}-cfn-exec-role-{self.identity['Account']}-{self.spec.region}"
@@ -308,9 +294,9 @@ class AccountChecks(ClusterAccount):
         has = self.client("iam").list_attached_role_policies(RoleName=role)["AttachedPolicies"]
         names = [policy["PolicyName"] for policy in has]
         if f"{self.spec.policy_prefix}-deploy-1" in names:
-            return "ok", f"CloudFormation deploys by {', '.join(names)}"
+            return ok(f"CloudFormation deploys by {', '.join(names)}")
         sentence = f"deployer is restricted, and {role} has {', '.join(names) or 'no policy'}"
-        return "problem", f"{sentence}: an administrator runs `paddle-aws bootstrap`"
+        return problem(f"{sentence}: an administrator runs `paddle-aws bootstrap`")
 
     def permissions(self) -> Findings:
         """Checks what the caller may do with IAM's own simulation, which does not know an
@@ -320,10 +306,9 @@ class AccountChecks(ClusterAccount):
         """
         iam, arn, refused = self.client("iam"), self.identity["Arn"], False
         if arn.endswith(":root"):
-            yield (
-                "problem",
+            yield problem(
                 "these credentials are the account's root, which may take no role, neither cdk's "
-                "nor the operator's: log in as a user or a role (docs/people.md)",
+                "nor the operator's: log in as a user or a role (docs/people.md)"
             )
             return
         partition, account = arn.split(":")[1], self.identity["Account"]
@@ -334,14 +319,13 @@ class AccountChecks(ClusterAccount):
         for need in _needs(self.spec, partition, account, None if knows else operator):
             if denied := _denied_actions(iam, arn, need):
                 refused = True
-                state: State = "problem" if need.get("vital") else "warning"
+                found = problem if need.get("vital") else warning
                 advice = "take the operator's role, or join its group (docs/people.md)"
-                yield (
-                    state,
-                    f"{arn} may not {', '.join(denied)}, needed to {need['what']}: {advice}",
+                yield found(
+                    f"{arn} may not {', '.join(denied)}, needed to {need['what']}: {advice}"
                 )
         if not refused:
-            yield "ok", f"{arn} may take cdk's roles and deploy, and reach the cluster afterwards"
+            yield ok(f"{arn} may take cdk's roles and deploy, and reach the cluster afterwards")
 
     def linked_roles(self) -> Findings:
         """Asks for the roles with which services act for the account. AWS makes one at a service's
@@ -363,26 +347,24 @@ class AccountChecks(ClusterAccount):
                     raise
                 missing.append((service, name))
         for service, name in missing:
-            yield (
-                "warning",
+            yield warning(
                 f"the account has no AWSServiceRoleFor{name} yet, which the deploy makes if it "
-                f"may: `aws iam create-service-linked-role --aws-service-name {service}`",
+                f"may: `aws iam create-service-linked-role --aws-service-name {service}`"
             )
         if not missing:
-            yield "ok", "the services have their own roles in the account"
+            yield ok("the services have their own roles in the account")
 
     def lustre(self) -> Findings:
         """Compares the nodes' kernel with those for which Amazon Linux has FSx's client."""
         version = self.spec.cluster.version
         if tuple(map(int, version.split("."))) >= (1, 36):
-            yield (
-                "problem",
+            yield problem(
                 f"nodes of Kubernetes {version} run kernel 6.18, for which Amazon Linux has no FSx "
                 'client that anybody has seen, so none would join: take cluster.version "1.35" '
-                "(kernel 6.12)",
+                "(kernel 6.12)"
             )
         else:
-            yield "ok", f"nodes of Kubernetes {version} run a kernel with FSx's client"
+            yield ok(f"nodes of Kubernetes {version} run a kernel with FSx's client")
 
     def _operator_role(self, roles: str) -> str:
         """Returns the role of the deployed stacks, or one of its name as none is known: AWS ends
@@ -397,26 +379,24 @@ class AccountChecks(ClusterAccount):
 
     def stacks(self) -> Findings:
         if not self.deployed_stacks:
-            yield "ok", f"no stack is named {self.spec.name}-*: the names are free"
+            yield ok(f"no stack is named {self.spec.name}-*: the names are free")
         for stack in self.deployed_stacks:
             name, status = stack["StackName"], stack["StackStatus"]
             tags = {tag["Key"]: tag["Value"] for tag in stack.get("Tags", ())}
             if tags.get("cluster", self.spec.name) != self.spec.name:
-                yield (
-                    "problem",
+                yield problem(
                     f"{name} belongs to cluster {tags['cluster']}: take another name in "
-                    "cluster.yaml",
+                    "cluster.yaml"
                 )
             elif status in BROKEN:
-                yield (
-                    "problem",
+                yield problem(
                     f"{name} is {status}: see its events, then `cdk destroy {name}` or delete it "
-                    "in the console",
+                    "in the console"
                 )
             elif status.endswith("_IN_PROGRESS"):
-                yield "warning", f"{name} is {status}: wait until that is over"
+                yield warning(f"{name} is {status}: wait until that is over")
             else:
-                yield "ok", f"{name} is {status}"
+                yield ok(f"{name} is {status}")
 
     @property
     def makes_cluster(self) -> bool:
@@ -439,10 +419,9 @@ class AccountChecks(ClusterAccount):
         }
         if cluster.version not in ends:
             newest = ", ".join(sorted(ends)[-3:]) or "none"
-            yield (
-                "problem",
+            yield problem(
                 f"EKS in {self.spec.region} has no {named}; its newest are {newest}: set "
-                "cluster.version to one of them",
+                "cluster.version to one of them"
             )
             return
         end = ends[cluster.version]
@@ -454,17 +433,16 @@ class AccountChecks(ClusterAccount):
                 "stay behind: upgrade before (docs/aws.md)"
             )
         if left < 0 and cluster.support == "standard":
-            yield (
-                "problem",
+            yield problem(
                 f"standard support of {named} ended on {day}: set a newer cluster.version, or "
-                f"cluster.support extended ({EXTENDED_PRICE})",
+                f"cluster.support extended ({EXTENDED_PRICE})"
             )
         elif left < 0:
-            yield "warning", f"standard support of {named} ended on {day}: {EXTENDED_PRICE}"
+            yield warning(f"standard support of {named} ended on {day}: {EXTENDED_PRICE}")
         elif left < SUPPORT_WARNING:
-            yield "warning", f"standard support of {named} ends on {day}: {upgrade}"
+            yield warning(f"standard support of {named} ends on {day}: {upgrade}")
         else:
-            yield "ok", f"standard support of {named} ends on {day}"
+            yield ok(f"standard support of {named} ends on {day}")
 
     def log_group(self) -> Findings:
         """Looks for the control plane's log group, which EKS makes again while a cluster ends
@@ -474,28 +452,26 @@ class AccountChecks(ClusterAccount):
         name, logs = f"/aws/eks/{self.spec.cluster_name}/cluster", self.client("logs")
         groups = list_all(logs, "describe_log_groups", "logGroups[]", logGroupNamePrefix=name)
         if not any(group["logGroupName"] == name for group in groups):
-            yield "ok", f"no log group is named {name}: the name is free"
+            yield ok(f"no log group is named {name}: the name is free")
         elif any(
             stack["StackName"].endswith("-cluster")
             # One that could not be created holds nothing.
             and stack["StackStatus"] != "ROLLBACK_COMPLETE"
             for stack in self.deployed_stacks
         ):
-            yield "ok", f"{name} is the deployed cluster's"
+            yield ok(f"{name} is the deployed cluster's")
         elif self.spec.cluster_name in self.client("eks").list_clusters()["clusters"]:
-            yield (
-                "problem",
+            yield problem(
                 f"EKS has a cluster {self.spec.cluster_name} that none of these stacks made: take "
-                "another name in cluster.yaml",
+                "another name in cluster.yaml"
             )
         elif self._fix:
             logs.delete_log_group(logGroupName=name)
-            yield "ok", f"{name}, which an ended cluster left, is deleted"
+            yield ok(f"{name}, which an ended cluster left, is deleted")
         else:
-            yield (
-                "problem",
+            yield problem(
                 f"{name} is left of an ended cluster, and the deploy would fail because of it: "
-                "copy what you need of it, then run `paddle-aws doctor --fix`, which deletes it",
+                "copy what you need of it, then run `paddle-aws doctor --fix`, which deletes it"
             )
 
     def list_existing_parts(self) -> list[Check]:
@@ -512,7 +488,7 @@ class AccountChecks(ClusterAccount):
                         ("existing parts", partial(self._check_existing, setting, part, row))
                     )
         return checks or [
-            ("existing parts", lambda: [("ok", "the settings name nothing that has to exist")])
+            ("existing parts", lambda: [ok("the settings name nothing that has to exist")])
         ]
 
     def _check_existing(self, setting: str, id: str, row: dict[str, Any]) -> Findings:
@@ -526,15 +502,14 @@ class AccountChecks(ClusterAccount):
             code = str(error.response["Error"]["Code"])
             if not ABSENT.search(code):
                 raise
-            yield (
-                "problem",
-                f"{id} ({setting}) does not exist ({code}): make or import it, or correct "
-                f"{setting}",
+            yield problem(
+                f"{id} ({setting}) does not exist ({code}): make or import it, or correct {setting}"
             )
             return
         state = search(row["state"], answer) if "state" in row else None
         words = f"is {state}" if "state" in row else "exists"
-        yield ("ok" if state in row.get("good", [None]) else "problem"), f"{id} ({setting}) {words}"
+        found = ok if state in row.get("good", [None]) else problem
+        yield found(f"{id} ({setting}) {words}")
 
 
 @cache

@@ -17,7 +17,7 @@ from k8s_charts.deployed import ClusterOutputs
 from paddle_aws.operations.account import setup_documents
 from paddle_aws.operations.account.access import tunnel
 from paddle_aws.operations.account.aws import list_all
-from paddle_aws.operations.account.check import Check, Findings, State
+from paddle_aws.operations.account.check import Check, Findings, Found, ok, problem, warning
 from paddle_aws.operations.account.checks.version_checks import VersionChecks, refused_step
 from paddle_aws.operations.account.cluster_account import ClusterAccount
 from paddle_aws.operations.account.group_members import list_members
@@ -30,22 +30,18 @@ ACTIVATE = (
     "aws ce update-cost-allocation-tags-status --cost-allocation-tags-status "
     "TagKey=cluster,Status=Active"
 )
-TAG: dict[str, tuple[State, str]] = {
-    "Active": ("ok", "the budget counts by tag cluster"),
-    "activated": (
-        "ok",
+TAG: dict[str, Found] = {
+    "Active": ok("the budget counts by tag cluster"),
+    "activated": ok(
         "tag cluster is activated for cost allocation: the budget counts from now on, in up to "
-        "24 hours",
+        "24 hours"
     ),
-    "Inactive": (
-        "warning",
-        "the budget counts nothing: tag cluster is not activated, `paddle-aws doctor --fix` does "
-        "it",
+    "Inactive": warning(
+        "the budget counts nothing: tag cluster is not activated, `paddle-aws doctor --fix` does it"
     ),
-    "": (
-        "warning",
+    "": warning(
         "the budget counts nothing: AWS lists tag cluster up to 24 hours after the first deploy, "
-        "ask again then",
+        "ask again then"
     ),
 }
 """Findings by the status of the tag that a budget counts by; the status is empty if AWS does not
@@ -98,36 +94,16 @@ class DeployedChecks:
     def destroy(self) -> list[Check]:
         """Returns the checks of what would block `cdk destroy`."""
         if self.deployed is False:
-            nothing: State = "ok"
-            return [
-                (
-                    "stacks",
-                    lambda: [
-                        (
-                            nothing,
-                            f"no stack of cluster {self.spec.name} is deployed: nothing to destroy",
-                        )
-                    ],
-                )
-            ]
+            nothing = f"no stack of cluster {self.spec.name} is deployed: nothing to destroy"
+            return [("stacks", lambda: [ok(nothing)])]
         rows = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
-        problems: list[Check] = [
-            (
-                "protection",
-                partial(_obstacles, self.protection, "no stack is protected from deletion"),
-            ),
-            ("members", partial(_obstacles, self.members, "nobody is in the stacks' groups")),
-            *(
-                (row["name"], partial(_obstacles, partial(self.list_in_vpc, row), row["none"]))
-                for row in rows
-            ),
-            (
-                "mount targets",
-                partial(
-                    _obstacles, self.foreign_mount_targets, "no other file system uses the VPC"
-                ),
-            ),
+        looks: list[tuple[str, Callable[[], Iterator[str]], str]] = [
+            ("protection", self.protection, "no stack is protected from deletion"),
+            ("members", self.members, "nobody is in the stacks' groups"),
+            *((row["name"], partial(self.list_in_vpc, row), row["none"]) for row in rows),
+            ("mount targets", self.foreign_mount_targets, "no other file system uses the VPC"),
         ]
+        problems = [(name, partial(_obstacles, look, none)) for name, look, none in looks]
         return [("credentials", self._account.credentials), *problems]
 
     @property
@@ -153,10 +129,10 @@ class DeployedChecks:
             # FSx serves the file system while it grows or is backed up.
             served = state in ("AVAILABLE", "UPDATING")
             text = f"FSx for Lustre {system} is {state.lower()}"
-            yield ("ok", text) if served else ("problem", f"{text}: pods cannot mount it")
+            yield ok(text) if served else problem(f"{text}: pods cannot mount it")
             return
         if "AccessPointId" not in self._account.outputs:
-            yield "ok", f"{system} is not EFS: it has no mount targets to look at"
+            yield ok(f"{system} is not EFS: it has no mount targets to look at")
             return
         targets = self._client("efs").describe_mount_targets(FileSystemId=system)["MountTargets"]
         states = {target["AvailabilityZoneName"]: target["LifeCycleState"] for target in targets}
@@ -169,9 +145,7 @@ class DeployedChecks:
             state = states.get(zone, "missing")
             text = f"the mount target of {system} in {zone} is {state}"
             yield (
-                ("ok", text)
-                if state == "available"
-                else ("problem", f"{text}: pods there cannot mount it")
+                ok(text) if state == "available" else problem(f"{text}: pods there cannot mount it")
             )
 
     def tunnel(self) -> Findings:
@@ -181,7 +155,7 @@ class DeployedChecks:
         says = f"document {name} is {document}, " + (
             f"{running[0]} runs" if running else "no machine runs"
         )
-        yield ("ok" if running and document == "Active" else "problem"), says
+        yield (ok if running and document == "Active" else problem)(says)
 
     def stack_policies(self) -> Findings:
         api = self._client("cloudformation")
@@ -192,13 +166,12 @@ class DeployedChecks:
         if unprotected := [
             name for name, policy in policies.items() if not policy or json.loads(policy) != KEPT
         ]:
-            yield (
-                "warning",
+            yield warning(
                 f"a deploy may replace or remove data of {', '.join(unprotected)}: `paddle-aws "
-                "protect` refuses that",
+                "protect` refuses that"
             )
         else:
-            yield "ok", "no deploy may replace or remove what holds data"
+            yield ok("no deploy may replace or remove what holds data")
 
     def budget(self) -> Findings:
         from botocore.exceptions import ClientError
@@ -222,10 +195,9 @@ class DeployedChecks:
             code = error.response["Error"]["Code"]
             if code not in ("AccessDeniedException", "ValidationException"):
                 raise
-            yield (
-                "warning",
+            yield warning(
                 f"this account may not ask whether the budget counts ({code}): an administrator "
-                f"of the paying account can ask, and run `{ACTIVATE}`",
+                f"of the paying account can ask, and run `{ACTIVATE}`"
             )
             return
         yield TAG[status]
@@ -236,12 +208,11 @@ class DeployedChecks:
         if self._account.outputs.get("ClusterEndpoint", cluster.server).rstrip(
             "/"
         ) != cluster.server.rstrip("/"):
-            yield (
-                "warning",
+            yield warning(
                 f"the current context is {cluster.server}, not this cluster: `paddle-aws "
-                "kubeconfig` changes that",
+                "kubeconfig` changes that"
             )
-        yield "ok", f"{cluster.server} answers, version {version.get('gitVersion', '?')}"
+        yield ok(f"{cluster.server} answers, version {version.get('gitVersion', '?')}")
 
     def setup(self) -> Findings:
         cluster = ClusterApi()
@@ -260,12 +231,10 @@ class DeployedChecks:
         if missing:
             # An administrator's jobs do not need the deployers' rights.
             needed = any(manifest.startswith(("DaemonSet", "Node")) for manifest in missing)
-            yield (
-                "problem" if needed else "warning",
-                f"the cluster lacks {', '.join(missing)}: `paddle-aws setup` applies it",
-            )
+            found = problem if needed else warning
+            yield found(f"the cluster lacks {', '.join(missing)}: `paddle-aws setup` applies it")
         else:
-            yield "ok", "all that `paddle-aws setup` applies is there"
+            yield ok("all that `paddle-aws setup` applies is there")
 
     def driver(self) -> Findings:
         """Compares the current nodes' drivers with the CUDA of the image that was pushed last."""
@@ -281,15 +250,14 @@ class DeployedChecks:
             or GPU in node["status"].get("capacity", ())
         ]
         if not nodes:
-            yield "ok", f"no GPU node is there now: {later}"
+            yield ok(f"no GPU node is there now: {later}")
         blind = [node for node in nodes if node["status"].get("capacity", {}).get(GPU, "0") == "0"]
         if blind:
             names = ", ".join(sorted(node["metadata"]["name"] for node in blind))
-            yield (
-                "problem",
+            yield problem(
                 f"{len(blind)} of {len(nodes)} GPU nodes show no GPU, so no pod gets one "
                 f"({names}): wait some minutes if they are new, then `kubectl -n kube-system logs "
-                "daemonset/nvidia-device-plugin` says why",
+                "daemonset/nvidia-device-plugin` says why"
             )
         nodes = [node for node in nodes if node not in blind]
         for driver in sorted(
@@ -300,24 +268,23 @@ class DeployedChecks:
             )
             least = DRIVERS.get(int(cuda.partition(".")[0] or 0), 0)
             if not (driver.isdigit() and least):
-                yield "warning", f"{says}: {later}"
+                yield warning(f"{says}: {later}")
             elif int(driver) < least:
-                yield (
-                    "problem",
+                yield problem(
                     f"{says}: take nodes with driver {least} or newer, or an image with an older "
-                    "CUDA",
+                    "CUDA"
                 )
             else:
-                yield "ok", says
+                yield ok(says)
 
     # Ready, for a self-managed control plane or self-managed node groups.
 
     def version(self) -> Findings:
         fault = refused_step(self.spec, self._account.outputs)
         yield (
-            ("problem", fault)
+            problem(fault)
             if fault
-            else ("ok", f"the control plane runs Kubernetes {self._output('KubernetesVersion')}")
+            else ok(f"the control plane runs Kubernetes {self._output('KubernetesVersion')}")
         )
 
     def groups(self) -> Findings:
@@ -335,7 +302,7 @@ class DeployedChecks:
                 "`aws autoscaling describe-scaling-activities` says why not more",
             )
             text = f"{name} has {ready} of {desired} machines in service"
-            yield ("ok", text) if ready >= desired else ("problem", f"{text}: {why}")
+            yield ok(text) if ready >= desired else problem(f"{text}: {why}")
 
     # Destroy.
 
@@ -388,18 +355,18 @@ class DeployedChecks:
 def _obstacles(look: Callable[[], Iterator[str]], none: str) -> Findings:
     """Reports every obstacle as a problem; `none` is the text if there is no obstacle."""
     obstacles = list(look())
-    yield from (("problem", text) for text in obstacles)
+    yield from (problem(text) for text in obstacles)
     if not obstacles:
-        yield "ok", none
+        yield ok(none)
 
 
-def _health(name: str, part: dict[str, Any]) -> tuple[State, str]:
+def _health(name: str, part: dict[str, Any]) -> Found:
     """Returns the health of a cluster, an add-on or a node group, as EKS reports it."""
     issues = "; ".join(
         str(issue.get("message", issue.get("code", "")))
         for issue in part.get("health", {}).get("issues", ())
     )
     good = part["status"] == "ACTIVE" and not issues
-    return ("ok" if good else "problem"), f"{name} is {part['status']}" + (
-        f": {issues}" if issues else ""
+    return (ok if good else problem)(
+        f"{name} is {part['status']}" + (f": {issues}" if issues else "")
     )

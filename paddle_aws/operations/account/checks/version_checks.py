@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from paddle_aws.operations.account.aws import list_all
-from paddle_aws.operations.account.check import Check, Findings
+from paddle_aws.operations.account.check import Check, Findings, ok, problem, warning
 from paddle_aws.operations.account.locks.add_ons import defaults, releases
 from paddle_aws.stacks.cluster_spec import ADDONS, DAEMON_ADDONS, ClusterSpec
 from paddle_aws.stacks.distribution_lock import DistributionLock
@@ -80,18 +80,17 @@ class VersionChecks:
         has, target = str(self.cluster["version"]), self.spec.cluster.version
         differ = f"the control plane runs Kubernetes {has} and cluster.version is {target}"
         if has == target:
-            yield "ok", f"the control plane runs Kubernetes {has}, as cluster.version says"
+            yield ok(f"the control plane runs Kubernetes {has}, as cluster.version says")
         elif self.spec.cluster.existing:
-            yield "warning", f"{differ}: set {has}"
+            yield warning(f"{differ}: set {has}")
         else:
             fault = refused_step(self.spec, {"KubernetesVersion": has})
-            yield ("problem", fault) if fault else ("warning", f"{differ}: {UPGRADE}")
+            yield problem(fault) if fault else warning(f"{differ}: {UPGRADE}")
         for name, group in self.node_groups.items():
             if group["version"] != has:
-                yield (
-                    "warning",
+                yield warning(
                     f"{name} runs Kubernetes {group['version']} and the control plane {has}: "
-                    f"{UPGRADE}",
+                    f"{UPGRADE}"
                 )
 
     def addon_versions(self) -> Findings:
@@ -116,15 +115,12 @@ class VersionChecks:
 
 def _compare_versions(name: str, has: str, newest: str | None, advice: str) -> Findings:
     if newest is None or not has:
-        yield (
-            "warning",
-            f"not checked: AWS names no version of {name} to compare {has or 'an unknown one'} "
-            "with",
+        yield warning(
+            f"not checked: AWS names no version of {name} to compare {has or 'an unknown one'} with"
         )
     elif _numbers(has) < _numbers(newest):
-        yield (
-            "warning",
-            f"{name} is {has}, AWS's default for this Kubernetes version is {newest}: {advice}",
+        yield warning(
+            f"{name} is {has}, AWS's default for this Kubernetes version is {newest}: {advice}"
         )
     else:
-        yield "ok", f"{name} is {has}"
+        yield ok(f"{name} is {has}")
