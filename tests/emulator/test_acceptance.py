@@ -244,6 +244,7 @@ def test_ctrl_c_destroys_what_is_there(account: Account) -> None:
     assert account.left() == set()
 
 
+@pytest.mark.long
 def test_at_the_cap_it_destroys_what_is_there(account: Account) -> None:
     process = account.start("--max-usd", f"{account.dollars(seconds=2):.9f}", program=AT_ONCE)
     said, _ = process.communicate()

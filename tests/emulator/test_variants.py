@@ -32,7 +32,6 @@ pytestmark = pytest.mark.slow
 PROJECT = Path(__file__).parents[2]
 VARIANTS = PROJECT / "tests" / "aws" / "variants"
 LIVES = yaml.safe_load(Path(__file__).with_name("lives.yaml").read_text())
-LONG = [pytest.param(row, marks=pytest.mark.long) for row in LIVES[1:]]
 
 Settings = dict[str, Any]
 
@@ -239,9 +238,10 @@ def make_named(cloud: Cloud, settings: Settings) -> None:
         public["id"] = hosted_zone["HostedZone"]["Id"].rpartition("/")[2]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "row",
-    [LIVES[0], *LONG],
+    LIVES,
     ids=lambda row: "-".join([Path(row["settings"]).stem, *row.get("with", {}).values()]),
 )
 def test_a_life(begin: Callable[..., Life], row: dict[str, Any]) -> None:

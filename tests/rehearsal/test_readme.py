@@ -100,7 +100,7 @@ class Shell:
 def test_those_for_one_machine(make_clone, tmp_path: Path) -> None:
     shell = Shell(make_clone("one-machine").folder, tmp_path / "home")
     (rehearse,) = blocks("Try it", "sh")
-    shell.set("passes: 5", "passes: 30")
+    shell.set("passes: 5", "passes: 20")
     (kill,) = re.findall(r"`(pkill [^`]+)`", (ROOT / "README.md").read_text())
     rehearsal = shell.start(rehearse)
     complete = shell.folder / ".rehearsal/volume/quick-start/output/pass-00003/done"
@@ -108,7 +108,7 @@ def test_those_for_one_machine(make_clone, tmp_path: Path) -> None:
         time.sleep(0.05)
     shell.run(kill)
     said = shell.run(rehearse, rehearsal)
-    assert "30 passes by 3 trainers" in said and "the inventory is as before" in said
+    assert "20 passes by 3 trainers" in said and "the inventory is as before" in said
     again = (shell.folder / ".rehearsal/volume/quick-start/output/node_0/train.log").read_text()
     assert "attempt 2" in again, "the killed pod's peers resume with it"
 
