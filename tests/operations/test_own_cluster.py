@@ -1,7 +1,7 @@
 """A self-managed cluster: its kubeconfig from Secrets Manager, the tunnel and `leftovers`.
 
-The session-manager-plugin here belongs to the tests: it records what it gets, ends, and forwards
-nothing.
+The session-manager-plugin here belongs to the tests: it records what it gets, ends or listens, and
+forwards nothing.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import multiprocessing
 import os
 import signal
+import socket
 import stat
 import sys
 import time
@@ -22,6 +23,7 @@ import yaml
 from aws_api import AwsApi, Parameters, Refused
 from commands import Run
 from kubernetes_api import kubeconfig
+from listeners import listeners, processes
 
 from paddle_aws.operations.cluster.cluster_api import ClusterApi
 from paddle_aws.operations.main import app
@@ -112,11 +114,14 @@ def test_a_secret_that_holds_none(
 
 
 PLUGIN = """#!{python}
-import json, os, sys, time
+import json, os, socket, sys, time
 if sys.argv[1:] == ["--version"]:
     print("{version}"); sys.exit()
 shown = {{"arguments": sys.argv[1:], "response": json.loads(os.environ[sys.argv[1]])}}
 try:
+    if {seconds}:  # It opens the port as AWS's does: on the loopback address.
+        port = json.loads(sys.argv[5])["Parameters"]["localPortNumber"][0]
+        server = socket.create_server(("127.0.0.1", int(port)))
     open("{shown}", "w").write(json.dumps(shown))
     time.sleep({seconds})
 except KeyboardInterrupt:
@@ -243,7 +248,7 @@ def test_a_tunnel_to_eks_keeps_the_name_of_the_certificate(
     assert not (tmp_path / "none").exists() and len(aws_api.asked("StartSession")) == 1
 
 
-def test_ctrl_c_closes_the_tunnel(
+def test_nothing_but_the_plugin_listens_and_ctrl_c_closes_the_tunnel(
     aws_api: AwsApi,
     plugin: Path,
     tunnel: tuple[str, ...],
@@ -252,13 +257,22 @@ def test_ctrl_c_closes_the_tunnel(
 ) -> None:
     install(tmp_path, monkeypatch, seconds=60)
     aws_api.answer("ssm", "TerminateSession", lambda asked: (tmp_path / "ended").touch() or asked)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
     process = multiprocessing.get_context("fork").Process(
-        target=in_a_group_of_its_own, args=(tunnel, tmp_path / "errors"), daemon=True
+        target=in_a_group_of_its_own,
+        args=((*tunnel, "--port", str(port)), tmp_path / "errors"),
+        daemon=True,
     )
     process.start()
+    assert process.pid is not None
     while not plugin.exists():
         assert process.is_alive()
         time.sleep(0.05)
+    assert list(listeners(process.pid)) == [("127.0.0.1", port)]
+    for number in processes(process.pid):
+        # Other users of the machine read it; the environment they do not.
+        assert b"session-token" not in Path(f"/proc/{number}/cmdline").read_bytes()
     # To the whole process group, as a terminal does.
     os.killpg(process.pid, signal.SIGINT)
     process.join()

@@ -13,7 +13,8 @@ import pytest
 import yaml
 from commands import Run
 from job_controller import JobController, Script
-from kubernetes_api import Fault
+from kubernetes_api import Fault, Object
+from listeners import answer, ask_as_strangers, listeners
 from paddle_node.volume import passes
 from paddle_node.volume.job_folder import JobFolder
 from saved_pass import save_model, save_pass
@@ -38,6 +39,26 @@ def no_reader_is_left(api: JobController) -> Iterator[None]:
     """Neither a helper pod nor an evaluation's Job outlives its command."""
     yield
     assert api.of("reader") == api.of("reader", "pods") == []
+
+
+def test_an_inspection_pod_answers_no_stranger(
+    run: Run, api: JobController, job: JobFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one who may list pods: what the pod's description shows opens nothing."""
+    answers: list[set[int]] = []
+    serve = api.serve
+
+    def serve_and_ask(pod: Object) -> None:
+        serve(pod)
+        (server,) = listeners(api.processes[-1].pid)
+        digest = pod["spec"]["containers"][0]["args"][1]
+        known = answer(server, "GET", {}, f"/{digest}/files?path=")
+        answers.append(ask_as_strangers(server) | {known})
+
+    monkeypatch.setattr(api, "serve", serve_and_ask)
+    assert run("results").code == 0
+    # Not found, or no such method.
+    assert answers == [{404, 501}]
 
 
 def test_results_as_a_table(run: Run, api: JobController, job: JobFolder) -> None:
