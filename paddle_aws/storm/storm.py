@@ -132,7 +132,7 @@ class Storm:
             not plan.fresh
             and self.kept is not None
             and dict(self.kept.digests) == self._digests
-            and len(self.kept.traces) >= plan.calm
+            and len(self.kept.traces) >= count_calm(self.kept.traces, plan.calm)
         )
         """Whether this storm reuses them and runs none."""
         self.calm_runs: list[RecordedRun] = []
@@ -198,7 +198,9 @@ class Storm:
         )
 
     def _run_calm(self, rehearsals: RehearsalFolder) -> None:
-        for number in range(1, self.plan.calm + 1):
+        number = 0
+        while number < count_calm(self.calm.traces, self.plan.calm):
+            number += 1
             run = self._run_once(rehearsals, f"calm-{number}", (), 10 * _SHORTEST_SILENCE)
             if not run.trace.succeeded:
                 raise Failed(
@@ -279,13 +281,12 @@ class Storm:
         self, rehearsals: RehearsalFolder, name: str, schedule: Sequence[Fault], silence: float
     ) -> RecordedRun:
         """Runs the job once, and writes its lines to a file."""
-        calm = len(self.calm_runs) < self.plan.calm
         supervisor = StormSupervisor(
             schedule,
             self.job.metrics or {},
             processes=self.job.chosen_processes,
             silence=silence,
-            stall=None if calm else self.stall,
+            stall=self.stall if schedule else None,
             last_step=max(self.calm.steps, default=None) if self.calm_runs else None,
             cancel=rehearsals.path / CANCEL,
         )
@@ -344,6 +345,15 @@ class Storm:
 def _list_changed(digests: Mapping[str, str], others: Mapping[str, str]) -> str:
     """Names what differs."""
     return ", ".join(name for name in others if digests.get(name) != others[name])
+
+
+def count_calm(traces: Sequence[Trace], least: int) -> int:
+    """Returns how many calm runs there shall be: `least`, or twice as many if these differ, because
+    a few show little of how far apart they may lie.
+    """
+    calm = Calm(traces)
+    differ = len(traces) >= least and bool(calm.compared or calm.last) and not calm.equal
+    return least * 2 if differ else least
 
 
 def find_fewest(

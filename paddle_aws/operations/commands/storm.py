@@ -26,7 +26,12 @@ def storm(
         int | None, typer.Option(min=1, max=1000, help="Runs with faults, of 5 faults each. [5]")
     ] = None,
     calm: Annotated[
-        int, typer.Option(min=2, max=20, help="Runs without faults, to compare with.")
+        int,
+        typer.Option(
+            min=2,
+            max=20,
+            help="Runs without faults, to compare with; twice as many if they differ.",
+        ),
     ] = 2,
     shrink: Annotated[
         bool, typer.Option(help="Look for the fewest faults that still make a run fail.")
