@@ -40,9 +40,7 @@ def write(storm: Storm, folder: Path, seconds: float) -> tuple[Path, Path]:
 
 def conclusion(storm: Storm, seconds: float) -> str:
     """The last lines for a terminal."""
-    faults = sum(
-        inflicted.seconds is not None for run in storm.runs for inflicted in run.trace.inflicted
-    )
+    faults = sum(i.seconds is not None for run in storm.runs for i in run.trace.inflicted)
     failed = storm.failed
     verdict = (
         f"{len(failed)} differ{'s' * (len(failed) == 1)}"
@@ -118,11 +116,11 @@ def _run(run: RecordedRun, storm: Storm) -> dict[str, Any]:
         "passed": verdict.passed,
         "succeeded": trace.succeeded,
         "reason": trace.reason or None,
-        "seconds": round(verdict.seconds, 2),
-        "attempts": verdict.attempts,
+        "seconds": round(trace.seconds, 2),
+        "attempts": trace.attempts,
         "steps_done_again": verdict.repeated,
         "steps_left_out": list(verdict.lost),
-        "longest_silence": round(verdict.longest_silence, 2),
+        "longest_silence": round(trace.longest_silence, 2),
         "result": dict(trace.last),
         "faults": [
             {
@@ -155,13 +153,13 @@ def _page(storm: Storm, receipt: Mapping[str, Any]) -> Iterator[str]:
     state = (
         ("failed", "differs")
         if storm.failed
-        else ("done", "as undisturbed")
+        else ("done", storm.calm.words_for_success)
         if storm.state == "done"
         else ("failed", storm.state)
     )
     runs = [run for run in (*storm.calm_runs, *storm.runs) if run.verdict is not None]
     faults = [i for run in runs for i in run.trace.inflicted if i.seconds is not None]
-    silence = max((run.verdict.longest_silence for run in runs if run.verdict), default=0.0)
+    silence = max((run.trace.longest_silence for run in runs), default=0.0)
     again = sum(run.verdict.repeated for run in storm.runs if run.verdict)
     tiles = {
         "Runs": (len(storm.runs), f"after {len(storm.calm_runs)} undisturbed ones"),
@@ -200,11 +198,11 @@ def _page(storm: Storm, receipt: Mapping[str, Any]) -> Iterator[str]:
 def _section(run: RecordedRun, storm: Storm) -> Iterator[str]:
     verdict, trace = run.verdict, run.trace
     assert verdict is not None
-    state = ("done", "as undisturbed") if verdict.passed else ("failed", "differs")
+    state = ("done", storm.calm.words_for_success) if verdict.passed else ("failed", "differs")
     yield (
         f'<section class="card">\n<header><h2>{run.name} <span class="state" '
         f'data-state="{state[0]}">{state[1]}</span></h2><span class="quiet">'
-        f"{verdict.seconds:.0f} s, {count(verdict.attempts, 'attempt')}, "
+        f"{trace.seconds:.0f} s, {count(trace.attempts, 'attempt')}, "
         f"{count(verdict.repeated, 'step')} done again</span></header>\n{_timeline(run)}\n"
     )
     for finding in verdict.findings:

@@ -170,7 +170,7 @@ class Storm:
         else:
             self._run_calm(rehearsals)
         calm = self.calm
-        self.say(_describe_calm(calm))
+        self.say(describe_calm(calm))
         record()
         for number in range(1, self.plan.runs + 1):
             run = self._run_once(
@@ -179,8 +179,7 @@ class Storm:
             named = bool(self.plan.schedule)
             run.verdict = judge(run.trace, calm, named=named)
             self.runs.append(run)
-            for line in _run_lines(run, calm, named=named):
-                self.say(line)
+            self.say("\n".join(_run_lines(run, calm, named=named)))
             if run.verdict.findings and self.plan.shrink and len(run.schedule) > 1:
                 self._shrink(rehearsals, run, calm)
             record()
@@ -198,10 +197,8 @@ class Storm:
         )
 
     def _run_calm(self, rehearsals: RehearsalFolder) -> None:
-        number = 0
-        while number < count_calm(self.calm.traces, self.plan.calm):
-            number += 1
-            run = self._run_once(rehearsals, f"calm-{number}", (), 10 * _SHORTEST_SILENCE)
+        while (done := len(self.calm_runs)) < count_calm(self.calm.traces, self.plan.calm):
+            run = self._run_once(rehearsals, f"calm-{done + 1}", (), 10 * _SHORTEST_SILENCE)
             if not run.trace.succeeded:
                 raise Failed(
                     f"the job fails without any fault ({run.trace.reason}): mend that first; "
@@ -319,9 +316,7 @@ class Storm:
         """Looks for the fewest faults with which the run fails in the same way."""
         assert run.verdict is not None
         symptoms = {finding.symptom for finding in run.verdict.findings}
-        met = {
-            inflicted.fault for inflicted in run.trace.inflicted if inflicted.seconds is not None
-        }
+        met = {i.fault for i in run.trace.inflicted if i.seconds is not None}
         tries = 0
 
         def fails(faults: Sequence[Fault]) -> bool:
@@ -397,7 +392,8 @@ def _calm_line(run: RecordedRun, calm: Calm) -> str:
     return words
 
 
-def _describe_calm(calm: Calm) -> str:
+def describe_calm(calm: Calm) -> str:
+    """Returns the line on what other runs are compared with."""
     if not calm.steps:
         return (
             "         no line reports a step, so faults come only at starts and files: set "
@@ -408,24 +404,25 @@ def _describe_calm(calm: Calm) -> str:
             "         undisturbed runs have no metric and no file that can be compared: other runs "
             "are judged by their end and steps alone; set metrics in the job file"
         )
-    if calm.equal:
+    if names := ", ".join(calm.too_different):
+        names = f"; by over a quarter in {names}, which is not compared"
+    if calm.equal and not names:
         return "         undisturbed runs are exactly equal, and so must every other be"
-    return "         undisturbed runs differ: other runs may lie a few times as far apart"
+    return f"         undisturbed runs differ: other runs may lie a few times as far apart{names}"
 
 
 def _run_lines(run: RecordedRun, calm: Calm, *, named: bool) -> list[str]:
-    verdict = run.verdict
+    verdict, trace = run.verdict, run.trace
     assert verdict is not None
-    passed = "as undisturbed" if calm.compares else "ended well, not compared"
-    met = sum(inflicted.seconds is not None for inflicted in run.trace.inflicted)
+    met = sum(inflicted.seconds is not None for inflicted in trace.inflicted)
     words = (
-        f"{run.name:8} {verdict.seconds:5.1f} s  {met} of "
-        f"{count(len(run.schedule), 'fault')}, {count(verdict.attempts, 'attempt')}, "
+        f"{run.name:8} {trace.seconds:5.1f} s  {met} of "
+        f"{count(len(run.schedule), 'fault')}, {count(trace.attempts, 'attempt')}, "
         f"{count(verdict.repeated, 'step')} done again, longest silence "
-        f"{verdict.longest_silence:.0f} s: {passed if verdict.passed else 'DIFFERS'}"
+        f"{trace.longest_silence:.0f} s: {calm.words_for_success if verdict.passed else 'DIFFERS'}"
     )
     lines = [words]
-    late = [str(fault.fault) for fault in run.trace.inflicted if fault.seconds is None]
+    late = [str(fault.fault) for fault in trace.inflicted if fault.seconds is None]
     if named and late:
         lines.append(f"         did not come: {', '.join(late)}")
     for finding in verdict.findings:

@@ -3,7 +3,7 @@ cause.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -51,15 +51,12 @@ class Verdict:
     """The findings of one run."""
 
     findings: tuple[Finding, ...]
-    attempts: int
     repeated: int
     """Steps done more than once, over all attempts."""
     lost: tuple[int, ...]
     """Steps that no attempt reported."""
     lost_work: dict[str, int]
     """For each fault, the steps that were done again after it."""
-    longest_silence: float
-    seconds: float
 
     @property
     def passed(self) -> bool:
@@ -115,6 +112,13 @@ class Calm:
             if not _is_comparable(name, *between)
         }
 
+    @property
+    def too_different(self) -> list[str]:
+        """Names of what describes the model and is not compared, because the runs differ in it."""
+        names = {name for trace in self.traces for name in trace.last} - set(self.last)
+        names |= {name for rank, _, name in self.values if (rank, name) not in self.compared}
+        return sorted(name for name in names if _QUALITY.search(name) and not _OF_RUN.match(name))
+
     @cached_property
     def spreads(self) -> dict[tuple[int, str], float]:
         """The greatest difference between runs, by rank and metric."""
@@ -153,6 +157,11 @@ class Calm:
         """
         same = (len({file.digest for file in files}) == 1 for files in self.files.values())
         return bool(self.compared or self.last or any(same))
+
+    @property
+    def words_for_success(self) -> str:
+        """What is said of a run without findings."""
+        return "as undisturbed" if self.compares else "ended well, not compared"
 
     @property
     def equal(self) -> bool:
@@ -199,7 +208,7 @@ def judge(trace: Trace, calm: Calm, *, named: bool = False) -> Verdict:
     findings = [
         *_judge_end(trace, calm),
         *_judge_hangs(trace),
-        *_first_of_each(_judge_steps(trace, calm, rank) for rank in calm.ranks),
+        *next(filter(None, (_judge_steps(trace, calm, rank) for rank in calm.ranks)), []),
         *_judge_values(trace, calm),
         *_judge_files(trace, calm),
         *_judge_output(trace, calm),
@@ -207,15 +216,7 @@ def judge(trace: Trace, calm: Calm, *, named: bool = False) -> Verdict:
     ]
     lost = sorted({step for rank in calm.ranks for step in _list_lost(trace, calm, rank)})
     steps = [event.step for event in trace.steps()]
-    return Verdict(
-        tuple(findings),
-        trace.attempts,
-        len(steps) - len(set(steps)),
-        tuple(lost),
-        _work_lost(trace),
-        trace.longest_silence,
-        trace.seconds,
-    )
+    return Verdict(tuple(findings), len(steps) - len(set(steps)), tuple(lost), _work_lost(trace))
 
 
 def _judge_end(trace: Trace, calm: Calm) -> list[Finding]:
@@ -241,11 +242,6 @@ def _judge_end(trace: Trace, calm: Calm) -> list[Finding]:
         words = f"the job succeeded, but did not print its result: {', '.join(missing[:5])}"
         return [_finding("unfinished", words, trace, trace.seconds)]
     return []
-
-
-def _first_of_each(findings: Iterable[list[Finding]]) -> list[Finding]:
-    """Returns the first of the lists that is not empty."""
-    return next(filter(None, findings), [])
 
 
 def _rank_words(rank: int, calm: Calm) -> str:
@@ -369,14 +365,12 @@ def _judge_files(trace: Trace, calm: Calm) -> list[Finding]:
             f"it reads {trace.outside[0]}, which an earlier attempt wrote there: that place is "
             "lost with the pod; write below output/"
         )
-        return [_finding("outside", words, trace, trace.seconds)]
-    if trace.succeeded and trace.elsewhere and not trace.files:
-        words = (
-            f"it left no file below output/, but wrote {trace.elsewhere[0]}, which is lost with "
-            "the pod"
-        )
-        return [_finding("outside", words, trace, trace.seconds)]
-    return []
+    elif trace.succeeded and trace.elsewhere and not trace.files:
+        file = trace.elsewhere[0]
+        words = f"it left no file below output/, but wrote {file}, which is lost with the pod"
+    else:
+        return []
+    return [_finding("outside", words, trace, trace.seconds)]
 
 
 def _judge_output(trace: Trace, calm: Calm) -> list[Finding]:
@@ -432,11 +426,7 @@ def _finding(symptom: str, sentence: str, trace: Trace, seconds: float) -> Findi
 
 
 def _fault_before(trace: Trace, seconds: float) -> InflictedFault | None:
-    before = [
-        inflicted
-        for inflicted in trace.inflicted
-        if inflicted.seconds is not None and inflicted.seconds <= seconds
-    ]
+    before = [i for i in trace.inflicted if i.seconds is not None and i.seconds <= seconds]
     return before[-1] if before else None
 
 

@@ -6,6 +6,7 @@ import pytest
 from paddle_node.volume.steps import LineReader
 
 from paddle_aws.storm.faults import Fault
+from paddle_aws.storm.storm import describe_calm
 from paddle_aws.storm.trace import Event, InflictedFault, Trace
 from paddle_aws.storm.verdict import Calm, judge
 
@@ -130,6 +131,20 @@ def test_a_speed_is_no_difference_whatever_it_is_called():
         for speed, loss in (("1757.4", 0.5), ("2376.8", 0.5), ("90382.3", 0.5), ("1800", 0.6))
     ]
     calm = Calm(speeds[:2])
-    assert judge(speeds[2], calm).passed and calm.compares
+    assert judge(speeds[2], calm).passed and calm.compares and calm.equal
+    assert calm.too_different == []
     assert not judge(speeds[3], calm).passed
     assert not Calm([run({0: "step 1"})] * 2).compares
+
+
+def test_what_describes_the_model_and_is_not_compared_is_named():
+    reader = LineReader({"step": r"step (\d+)", "loss": r"loss (\S+)"})
+    runs = [
+        run({0: f"step 1 loss {loss}"}, last={"rmse": rmse, "records": 9.0}, reader=reader)
+        for loss, rmse in ((0.1, 1.0), (0.5, 2.0))
+    ]
+    calm = Calm(runs)
+    # No step and no count differs, but a result does.
+    assert calm.equal and calm.too_different == ["loss", "rmse"]
+    said = describe_calm(calm)
+    assert said.endswith("; by over a quarter in loss, rmse, which is not compared"), said
