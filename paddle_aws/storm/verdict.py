@@ -105,8 +105,7 @@ class Calm:
     @cached_property
     def compared(self) -> set[tuple[int, str]]:
         """The metrics, by rank, that another run must have as well."""
-        every = {(rank, name) for rank, _, name in self.values}
-        return every - {
+        return {(rank, name) for rank, _, name in self.values} - {
             (rank, name)
             for (rank, _, name), between in self.values.items()
             if not _is_comparable(name, *between)
@@ -116,7 +115,8 @@ class Calm:
     def too_different(self) -> list[str]:
         """Names of what describes the model and is not compared, because the runs differ in it."""
         names = {name for trace in self.traces for name in trace.last} - set(self.last)
-        names |= {name for rank, _, name in self.values if (rank, name) not in self.compared}
+        every = {(rank, name) for rank, _, name in self.values}
+        names |= {f"{name} at steps" for _, name in every - self.compared}
         return sorted(name for name in names if _QUALITY.search(name) and not _OF_RUN.match(name))
 
     @cached_property

@@ -24,7 +24,7 @@ RECORDS = 3 * 30 * 32 + 1
 FREQUENT = ("checkpoint_minutes=0.02",)
 FEW_PASSES = (*FREQUENT, "passes=2")
 """Of the tutorials' ten."""
-SERVERS = "kill-rank/1@step-9,spot-notice/2@step-35,volume-full/0@save-20,kill-server/0@step-60"
+SERVERS = "kill-rank/1@step-9,spot-notice/2@step-25,volume-full/0@save-20,kill-server/0@step-40"
 LAUNCHED = "kill-rank/1@step-50,spot-notice/0@step-100"
 STORMS = {
     "regression/job.yaml": (FREQUENT, SERVERS),

@@ -145,6 +145,6 @@ def test_what_describes_the_model_and_is_not_compared_is_named():
     ]
     calm = Calm(runs)
     # No step and no count differs, but a result does.
-    assert calm.equal and calm.too_different == ["loss", "rmse"]
+    assert calm.equal and calm.too_different == ["loss at steps", "rmse"]
     said = describe_calm(calm)
-    assert said.endswith("; by over a quarter in loss, rmse, which is not compared"), said
+    assert said.endswith("; by over a quarter in loss at steps, rmse, which is not compared"), said
