@@ -145,22 +145,13 @@ class DataChart(pod.PodChart):
         customize: changes a pod's template in place.
     """
 
+    ending = DATA_ENDING
     identity: str
     """Hash of the Job's spec. The split writes it into its manifest, and trainers wait for a
     manifest with it.
     """
 
-    def __init__(
-        self,
-        scope: Construct,
-        job: TrainingJob,
-        outputs: ClusterOutputs,
-        image: str,
-        *,
-        labels: Mapping[str, str] | None = None,
-        customize: pod.Customize | None = None,
-    ) -> None:
-        super().__init__(scope, f"{job.name}{DATA_ENDING}", job, labels=labels, customize=customize)
+    def _add_objects(self, job: TrainingJob, outputs: ClusterOutputs, image: str) -> None:
         pod.add_config_map(self, job, "data", "program", job.program.files)
         pod.add_certificates(self, job, "data", outputs)
         network.add_data_policy(self, job, outputs)
@@ -177,3 +168,28 @@ class DataChart(pod.PodChart):
             fingerprint=self.identity,
             labels=names.labels(job, "data"),
         )
+
+
+class WaitingChart(pod.PodChart):
+    """A training's chart. Its pods wait for the shards of one data job.
+
+    Args:
+        data_job: that data job's identity. Default: of the job's DataChart in `scope`, else of the
+            one that these arguments would make.
+    """
+
+    ending = "-training"
+
+    def __init__(
+        self,
+        scope: Construct,
+        job: TrainingJob,
+        outputs: ClusterOutputs,
+        image: str,
+        *,
+        data_job: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        customize: pod.Customize | None = None,
+    ) -> None:
+        self.data_job = data_job or identity_beside(scope, job, outputs, image)
+        super().__init__(scope, job, outputs, image, labels=labels, customize=customize)

@@ -5,10 +5,8 @@ Code of package authors runs in it, so its pod has no rights: no token, an accou
 rights, one folder of the volume, and a network that reaches only package indexes.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
-from constructs import Construct
 from paddle_node import contract
 from paddle_node.contract import Variable
 
@@ -42,18 +40,9 @@ def _environment(job: TrainingJob, outputs: ClusterOutputs, image: str) -> dict[
 class EnvironmentChart(pod.PodChart):
     """Job, ConfigMap and NetworkPolicy of the environment of a job that builds one."""
 
-    def __init__(
-        self,
-        scope: Construct,
-        job: TrainingJob,
-        outputs: ClusterOutputs,
-        image: str,
-        *,
-        labels: Mapping[str, str] | None = None,
-        customize: pod.Customize | None = None,
-    ) -> None:
-        stem = f"{job.name}{ENVIRONMENT_ENDING}"
-        super().__init__(scope, stem, job, labels=labels, customize=customize)
+    ending = ENVIRONMENT_ENDING
+
+    def _add_objects(self, job: TrainingJob, outputs: ClusterOutputs, image: str) -> None:
         network.add_environment_policy(self, job, outputs)
         pod.add_config_map(self, job, "environment", "requirements", pod.requirements(job))
         pod.add_certificates(self, job, "environment", outputs)
@@ -79,7 +68,7 @@ class EnvironmentChart(pod.PodChart):
             self,
             job,
             document,
-            stem=stem,
+            stem=f"{job.name}{ENVIRONMENT_ENDING}",
             fingerprint=names.fingerprint(document),
             labels=names.labels(job, "environment"),
         )

@@ -18,7 +18,7 @@ from k8s_charts import names, yaml_documents
 from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.job_chart import JobChart
 from k8s_charts.kinds.controller import Controller
-from k8s_charts.kinds.data_job import identity_beside
+from k8s_charts.kinds.data_job import WaitingChart
 from k8s_charts.pods import network, pod, scheduling
 from k8s_charts.pods.pod import literal
 from k8s_charts.spec import TrainingJob
@@ -82,7 +82,7 @@ def _environment(job: TrainingJob) -> dict[Any, object]:
     }
 
 
-class PaddleJobChart(pod.PodChart):
+class PaddleJobChart(WaitingChart):
     """PaddleJob, PodGroup if a gang is asked for, NetworkPolicies and PodDisruptionBudget.
 
     Args:
@@ -94,19 +94,7 @@ class PaddleJobChart(pod.PodChart):
         customize: changes a pod's template in place.
     """
 
-    def __init__(
-        self,
-        scope: Construct,
-        job: TrainingJob,
-        outputs: ClusterOutputs,
-        image: str,
-        *,
-        data_job: str | None = None,
-        labels: Mapping[str, str] | None = None,
-        customize: pod.Customize | None = None,
-    ) -> None:
-        super().__init__(scope, f"{job.name}-training", job, labels=labels, customize=customize)
-        data_job = data_job or identity_beside(scope, job, outputs, image)
+    def _add_objects(self, job: TrainingJob, outputs: ClusterOutputs, image: str) -> None:
         # With a data job the program is on the volume; without one the pods mount it themselves.
         program = (
             None
@@ -138,9 +126,7 @@ class PaddleJobChart(pod.PodChart):
             "metadata": metadata,
         }
 
-        template = partial(
-            self._template, job, outputs=outputs, image=image, program=program, data_job=data_job
-        )
+        template = partial(self._template, job, outputs=outputs, image=image, program=program)
         settings = job.operator
         spec = {
             "cleanPodPolicy": settings.clean_pod_policy,
@@ -163,7 +149,6 @@ class PaddleJobChart(pod.PodChart):
         outputs: ClusterOutputs,
         image: str,
         program: str | None,
-        data_job: str | None,
     ) -> pod.Object:
         container = {
             "name": "paddle",
@@ -183,7 +168,7 @@ class PaddleJobChart(pod.PodChart):
             "schedulerName": "volcano" if volcano else None,
         }
         # For people who read the object: the programs in the pods do not use it.
-        note = {"paddle-aws/data-job": data_job} if data_job else None
+        note = {"paddle-aws/data-job": self.data_job} if self.data_job else None
         return pod.template(
             job,
             role,

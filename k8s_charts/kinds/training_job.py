@@ -11,17 +11,15 @@ expanded, so nothing has to be escaped.
 """
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
-from constructs import Construct
 from paddle_node import contract
 from paddle_node.contract import Variable
 
 from k8s_charts import names, yaml_documents
 from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.kinds.controller import Controller
-from k8s_charts.kinds.data_job import identity_beside
+from k8s_charts.kinds.data_job import WaitingChart
 from k8s_charts.kinds.discovery import choose_discovery
 from k8s_charts.pods import network, pod, scheduling
 from k8s_charts.pods.pod import literal
@@ -139,7 +137,7 @@ def _environment(
     }
 
 
-class TrainingChart(pod.PodChart):
+class TrainingChart(WaitingChart):
     """Job, its settings, NetworkPolicy, PodDisruptionBudget, and the headless Service or the rights
     that discovery requires.
 
@@ -159,19 +157,7 @@ class TrainingChart(pod.PodChart):
         SettingError: one sentence, for settings that do not fit.
     """
 
-    def __init__(
-        self,
-        scope: Construct,
-        job: TrainingJob,
-        outputs: ClusterOutputs,
-        image: str,
-        *,
-        data_job: str | None = None,
-        labels: Mapping[str, str] | None = None,
-        customize: pod.Customize | None = None,
-    ) -> None:
-        super().__init__(scope, f"{job.name}-training", job, labels=labels, customize=customize)
-        data_job = data_job or identity_beside(scope, job, outputs, image)
+    def _add_objects(self, job: TrainingJob, outputs: ClusterOutputs, image: str) -> None:
         trainers = names.labels(job, "trainer")
         peers = choose_discovery(job, {"control": job.ports.control, **_pserver_ports(job)})
         yaml_documents.add(self, *peers.documents)
@@ -191,7 +177,7 @@ class TrainingChart(pod.PodChart):
         )
         container = parts["container"] | {
             "args": [literal(argument) for argument in job.arguments],
-            "env": pod.environment(_environment(job, data_job, peers.service, image)),
+            "env": pod.environment(_environment(job, self.data_job, peers.service, image)),
             "envFrom": pod.environment_from(job, config),
             "ports": _container_ports(job),
             **pod.restart_rules(outputs),

@@ -3,6 +3,7 @@ job fills in.
 """
 
 import copy
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
@@ -34,21 +35,32 @@ class PodChart(JobChart):
 
     Args:
         job: the job.
+        outputs: the stacks' outputs.
+        image: the trainer image, by digest.
         labels: labels of all objects in the chart; a pod's are part of its template.
-        customize: called as `customize_pod`.
+        customize: called as `customize_pod`: changes a pod's template in place.
     """
+
+    ending = ""
+    """What follows the job's name in the chart's id."""
 
     def __init__(
         self,
         scope: Construct,
-        id: str,
         job: TrainingJob,
+        outputs: ClusterOutputs,
+        image: str,
         *,
         labels: Mapping[str, str] | None = None,
         customize: Customize | None = None,
     ) -> None:
-        super().__init__(scope, id, job, labels=labels)
+        super().__init__(scope, f"{job.name}{self.ending}", job, labels=labels)
         self._customize = customize
+        self._add_objects(job, outputs, image)
+
+    @abstractmethod
+    def _add_objects(self, job: TrainingJob, outputs: ClusterOutputs, image: str) -> None:
+        """Adds what the chart is for."""
 
     def customize_pod(self, template: Object, role: names.Role) -> None:
         """Changes the template of a role's pods in place. Override it for a subclass's pods.
