@@ -4,10 +4,10 @@ not have.
 
 import sys
 from collections.abc import Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
 from types import UnionType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, dataclass_transform, get_args, get_origin, get_type_hints
 
 _WORDS = {
     str: "a text",
@@ -23,6 +23,14 @@ _RANGES: dict[Any, tuple[float, float]] = {
     int: (0, LARGEST),
     float: (-sys.float_info.max, sys.float_info.max),  # Neither infinite nor beyond a float.
 }
+
+
+@dataclass_transform(frozen_default=True)
+class Frozen:
+    """A base whose every subclass becomes a frozen dataclass."""
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True)(cls)
 
 
 class Untyped(ValueError):

@@ -1,31 +1,28 @@
 """The effects of an event of the rendezvous, which its server carries out."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from paddle_node.rendezvous.attempt_end import AttemptEnd
 from paddle_node.rendezvous.messages import Message
+from paddle_node.typed import Frozen
 from paddle_node.volume.attempts import Outcome
 from paddle_node.volume.passes import Identity
 
 
-@dataclass(frozen=True)
-class Send:
+class Send(Frozen):
     """A message for agents or trainers."""
 
     message: Message
     connections: tuple[Any, ...]
 
 
-@dataclass(frozen=True)
-class Close:
+class Close(Frozen):
     """A connection is to be closed, after what was already sent."""
 
     connection: Any
 
 
-@dataclass(frozen=True)
-class Say:
+class Say(Frozen):
     """A line for people."""
 
     text: str
@@ -34,22 +31,19 @@ class Say:
 # Questions to the volume, which answers each with an event.
 
 
-@dataclass(frozen=True)
-class Begin:
+class Begin(Frozen):
     """Begin the next attempt: which number has it, and what does it resume from?"""
 
     identity: Identity
 
 
-@dataclass(frozen=True)
-class RecordEnd:
+class RecordEnd(Frozen):
     """Record how the attempt ended: is another one allowed?"""
 
     ending: AttemptEnd
 
 
-@dataclass(frozen=True)
-class Conclude:
+class Conclude(Frozen):
     """Every trainer exited with 0: is anything missing for the job to be done? `stopped`: they were
     told to stop.
     """
@@ -58,8 +52,7 @@ class Conclude:
     stopped: bool
 
 
-@dataclass(frozen=True)
-class RecordOutcome:
+class RecordOutcome(Frozen):
     """Record how the run ended, and how its attempt did if that is not recorded yet."""
 
     outcome: Outcome

@@ -1,26 +1,29 @@
 """The events of a rendezvous."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from paddle_node.rendezvous.messages import Hello, Join, Message
 from paddle_node.rendezvous.policy import Facts
 from paddle_node.runtimes import Resumption
+from paddle_node.typed import Frozen
 from paddle_node.volume.attempts import Outcome
+
+
+class Event(Frozen):
+    """Base class of every event below."""
+
 
 # On connections, each of which has proved that it belongs to this run.
 
 
-@dataclass(frozen=True)
-class AgentCame:
+class AgentCame(Event):
     """An agent introduces itself."""
 
     hello: Hello
     connection: object
 
 
-@dataclass(frozen=True)
-class AgentSent:
+class AgentSent(Event):
     """An agent sent a message."""
 
     rank: int
@@ -28,24 +31,21 @@ class AgentSent:
     message: Message
 
 
-@dataclass(frozen=True)
-class AgentLeft:
+class AgentLeft(Event):
     """An agent's connection is closed."""
 
     rank: int
     connection: object
 
 
-@dataclass(frozen=True)
-class TrainerCame:
+class TrainerCame(Event):
     """A trainer introduces itself."""
 
     join: Join
     connection: object
 
 
-@dataclass(frozen=True)
-class TrainerSent:
+class TrainerSent(Event):
     """A trainer sent a message."""
 
     rank: int
@@ -56,16 +56,14 @@ class TrainerSent:
 # What the volume answers.
 
 
-@dataclass(frozen=True)
-class AttemptBegun:
+class AttemptBegun(Event):
     """The next attempt has this number, and resumes from that."""
 
     number: int
     resumption: Resumption
 
 
-@dataclass(frozen=True)
-class EndRecorded:
+class EndRecorded(Event):
     """`facts`: what decides whether another attempt follows. `seconds`: where the time of all
     attempts went; the volume knows better what was kept.
     """
@@ -74,8 +72,7 @@ class EndRecorded:
     seconds: Mapping[str, float]
 
 
-@dataclass(frozen=True)
-class Concluded:
+class Concluded(Event):
     """`missing`: what is missing for the job to be done; None: nothing. `progress`: what the
     attempt completed.
     """
@@ -85,30 +82,26 @@ class Concluded:
     progress: str
 
 
-@dataclass(frozen=True)
-class OutcomeRecorded:
+class OutcomeRecorded(Event):
     """The run's outcome is on the volume, or cannot be."""
 
     outcome: Outcome
 
 
-@dataclass(frozen=True)
-class JobOver:
+class JobOver(Event):
     """The job ends, and with it the attempt: no attempt is allowed, or the volume gives up."""
 
     outcome: Outcome
 
 
-@dataclass(frozen=True)
-class Progressed:
+class Progressed(Event):
     """The program wrote something, though no trainer reports a step."""
 
 
 # Of the server itself.
 
 
-@dataclass(frozen=True)
-class Ticked:
+class Ticked(Event):
     """A `heartbeat.INTERVAL` has passed. `late`: this process itself paused, so silence does not
     count as a loss.
     """
@@ -116,23 +109,5 @@ class Ticked:
     late: bool
 
 
-@dataclass(frozen=True)
-class Closing:
+class Closing(Event):
     """The server leaves: the end of an attempt that is ending has to be recorded now."""
-
-
-Event = (
-    AgentCame
-    | AgentSent
-    | AgentLeft
-    | TrainerCame
-    | TrainerSent
-    | AttemptBegun
-    | EndRecorded
-    | Concluded
-    | OutcomeRecorded
-    | JobOver
-    | Progressed
-    | Ticked
-    | Closing
-)

@@ -9,8 +9,7 @@ import base64
 import ipaddress
 import json
 import zlib
-from dataclasses import dataclass
-from typing import Any, Literal, dataclass_transform
+from typing import Any, Literal
 
 from paddle_node import typed
 
@@ -21,12 +20,8 @@ SERVERS, LEAVE = "servers", "leave"
 """Where trainers meet besides their own barriers."""
 
 
-@dataclass_transform(frozen_default=True)
-class Message:
-    """Base class of every message below, which becomes a frozen dataclass."""
-
-    def __init_subclass__(cls) -> None:
-        dataclass(frozen=True)(cls)
+class Message(typed.Frozen):
+    """Base class of every message below."""
 
 
 # The handshake.
