@@ -22,6 +22,9 @@ class Account(AbstractContextManager["Account"], ABC):
     image: str
     """The name of this project's image in the written manifests."""
 
+    def __exit__(self, *error: object) -> None:
+        """Ends what the account started, if it starts anything."""
+
     @abstractmethod
     def deploy(self, folder: RehearsalFolder, screen: Screen) -> None:
         """Deploys the cluster, if this account can deploy."""

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
-from typing import Self
 
 from k8s_charts.deployed import read_outputs
 from k8s_charts.spec import TrainingJob
@@ -49,9 +48,6 @@ class DeployedAccount(Account):
                         "or take another file"
                     )
         self._life = ExitStack()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self._life.close()

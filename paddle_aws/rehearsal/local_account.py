@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Self
 
 from k8s_charts import documents
 from k8s_charts.deployed import PLACEHOLDER, ClusterOutputs, choose_image
@@ -35,11 +34,6 @@ class LocalAccount(Account):
             # The pods run this clone's files, whatever the cluster's image is.
             self._image = PLACEHOLDER
         self.image = PLACEHOLDER if self._image == job.image else self._image
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None: ...
 
     def deploy(self, folder: RehearsalFolder, screen: Screen) -> None: ...
 

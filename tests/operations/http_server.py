@@ -3,20 +3,11 @@ publisher's faults.
 """
 
 import ssl
-import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Self
 from urllib.parse import unquote
 
-
-class _Listener(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Says nothing of a client that went away: its own output is what the tests read."""
-        if not isinstance(sys.exception(), OSError):
-            super().handle_error(request, client_address)
+from paddle_aws.rehearsal.pods.http_server import HTTPServer
 
 
 class Server:
@@ -29,18 +20,17 @@ class Server:
 
     def __enter__(self) -> Self:
         handler = type("Handler", (self.handler,), {"api": self, "log_message": lambda *_: None})
-        self._server = _Listener(("127.0.0.1", 0), handler)
+        self._server = HTTPServer(("127.0.0.1", 0), handler)
         if self.tls:
             self._server.socket = self.tls.wrap_socket(
                 self._server.socket, server_side=True, do_handshake_on_connect=False
             )
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+        self._server.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        self._server.stop()
 
 
 class _FileHandler(BaseHTTPRequestHandler):
