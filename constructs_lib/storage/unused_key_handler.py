@@ -10,7 +10,7 @@ from typing import Any
 # botocore alone: an emulator's Python may have no boto3.
 import botocore.session
 
-SEARCHES: list[tuple[str, str, str, dict[str, Any]]] = [
+SEARCHES: list[Any] = [
     ("efs", "describe_file_systems", "FileSystems[].[FileSystemId, KmsKeyId]", {}),
     ("fsx", "describe_file_systems", "FileSystems[].[FileSystemId, KmsKeyId]", {}),
     ("fsx", "describe_backups", "Backups[].[BackupId, KmsKeyId]", {}),
@@ -59,20 +59,20 @@ def stack_goes(stack: str) -> bool:
 
 def end(key: str, days: int) -> None:
     """Ends the key if it encrypts nothing."""
-    for name, by in encrypted():
+    for name, by in encrypted(client):
         if by and by.rpartition("/")[2] == key.rpartition("/")[2]:
             raise RuntimeError(f"it encrypts {name}")
     client("kms").schedule_key_deletion(KeyId=key, PendingWindowInDays=days)
 
 
-def encrypted() -> Iterator[tuple[str, str | None]]:
-    """Yields (name, key) of the region."""
+def encrypted(client: Any) -> Iterator[tuple[str, str | None]]:
+    """Yields (name, key); `client` makes a service's client."""
     for service, call, find, arguments in SEARCHES:
         api = client(service)
         try:
             yield from api.get_paginator(call).paginate(**arguments).search(find)
         except api.exceptions.ClientError as error:
-            # An emulator lacks it.
+            # No such service.
             if error.response["Error"]["Code"] != "UnknownOperationException":
                 raise
     eks, s3 = client("eks"), client("s3")

@@ -18,9 +18,9 @@ from typing import Any
 
 import yaml
 
+from constructs_lib.storage.unused_key_handler import encrypted
 from paddle_aws.operations.account.aws import client, list_all
 from paddle_aws.operations.account.cluster_account import BROKEN, belongs_to_cluster
-from paddle_aws.operations.account.encrypted import list_encrypted
 from paddle_aws.operations.account.group_members import list_members
 from paddle_aws.operations.errors import Unreachable, translate_errors
 from paddle_aws.stacks.cluster_spec import ClusterSpec
@@ -146,13 +146,13 @@ class _Search:
             if owner is None and not kept:
                 try:
                     with translate_errors():
-                        names = list_encrypted(id, self._client, self.spec.region)
+                        names = [name for name, by in encrypted(self._client) if id in str(by)]
                 except Unreachable as error:
                     return Leftover(
                         service, what, "", "", f"it may still encrypt something: {error}"
                     )
                 if names:
-                    return Leftover(service, what, "", f"it encrypts {', '.join(names)}")
+                    return Leftover(service, what, "", f"it encrypts {', '.join(sorted(names))}")
         if owner is not None:
             # What depends on it, such as a machine's disk, has the same owner.
             self._owners[id] = owner
