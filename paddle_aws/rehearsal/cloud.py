@@ -140,19 +140,16 @@ class Cloud(Person):
 
     def inventory(self) -> Inventory:
         """Everything that exists in the account now."""
-        return Inventory(Resource(*row) for row in self._ask("inventory"))
+        return Inventory(Resource(*row) for row in self.ask("inventory"))
 
     def service_credentials(self, service: str, role: str) -> Mapping[str, str]:
         """Credentials that a service (such as ec2.amazonaws.com) gets of a role; none if the role
         does not trust the service.
         """
-        return self._ask("session", service=service, role=role) or {}
+        return self.ask("session", service=service, role=role) or {}
 
-    def review_token(self, cluster: str, token: str) -> Any:
-        """The status of Kubernetes' TokenReview: whether the cluster admits the token's owner."""
-        return self._ask("review", cluster=cluster, token=token)
-
-    def _ask(self, what: str, **query: str) -> Any:
+    def ask(self, what: str, **query: str) -> Any:
+        """The emulator's answer to what a rehearsal alone may ask."""
         request = urllib.request.Request(
             f"http://127.0.0.1:{self._port}/_rehearsal/{what}?{urlencode(query)}",
             headers={"Authorization": f"Bearer {self._own_secret}"},

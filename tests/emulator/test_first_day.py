@@ -82,7 +82,9 @@ class Tokens:
         self._cloud, self._cluster = cloud, cluster
 
     def __contains__(self, token: object) -> bool:
-        return bool(self._cloud.review_token(self._cluster, str(token))["authenticated"])
+        return bool(
+            self._cloud.ask("review", cluster=self._cluster, token=str(token))["authenticated"]
+        )
 
 
 class Day(Account):
@@ -271,7 +273,9 @@ def steps(
         token = subprocess.run(
             ["aws", *words], env={**os.environ, **day.environment, **keys}, capture_output=True
         )
-        status = day.review_token("paddle", json.loads(token.stdout)["status"]["token"])
+        status = day.ask(
+            "review", cluster="paddle", token=json.loads(token.stdout)["status"]["token"]
+        )
         group = {"trainer": "paddle-deployers"}.get(team[-1] if team else "", "")
         assert (group or "paddle-administrators") in status["user"]["groups"]
 

@@ -1,4 +1,4 @@
-"""Who may act as whom, where MiniStack does not ask: root, services, and a cluster's door.
+"""Who may act as whom, where MiniStack does not ask: root and services.
 
 MiniStack itself verifies each request's signature and asks the policies of its principal: identity,
 boundary, session and resource policies, and a role's trust. Promises of this module:
@@ -7,8 +7,6 @@ boundary, session and resource policies, and a role's trust. Promises of this mo
 * CloudFormation gets a role only from who may pass it, and only a role that trusts CloudFormation.
 * `session` gives a role's credentials to a service that the role trusts: pods.eks.amazonaws.com for
   a pod, ec2.amazonaws.com for a node.
-* `review` says who an EKS token is of, and to which Kubernetes groups the cluster's access entries
-  admit him: MiniStack's own answer to the TokenReview of an API server.
 
 Limits: what CloudFormation's role may do to each resource is asked of the simulator
 (tests/aws/test_deployment_policy.py): MiniStack's handlers make resources themselves.
@@ -20,13 +18,15 @@ import functools
 import json
 import secrets
 import time
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs
 
+import stores
 from ministack.core import iam_evaluator, lambda_runtime
 from ministack.core.responses import get_account_id, get_region
 from ministack.core.router import extract_access_key_id
-from ministack.services import cloudformation, eks, iam, lambda_svc, sts
+from ministack.services import cloudformation, iam, lambda_svc, sts
 
 PASSES_ROLE = ("CreateStack", "UpdateStack", "DeleteStack", "CreateChangeSet")
 LASTS = 3600
@@ -102,19 +102,8 @@ def function_credentials(derive: Any, config: Any) -> dict[str, str]:
     return _issue(sts._sessions.pop(derived))
 
 
-def review(cluster: str, token: str) -> dict[str, Any]:
-    """Returns the status of a TokenReview: whether a cluster admits a token's owner, as whom."""
-    record = eks._clusters.get(cluster) or {}
-    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview"}
-    answer = eks._authenticate_token_review(
-        cluster,
-        get_account_id(),
-        get_region(),
-        {**asked, "spec": {"token": token}},
-        record.get("_auth_token", ""),
-    )
-    status: dict[str, Any] = json.loads(answer[2])["status"]
-    return status
+ANSWERS: dict[str, Callable[..., Any]] = {"inventory": stores.resources, "session": session}
+"""What a rehearsal asks of the emulator alone, by the path below `/_rehearsal/`."""
 
 
 def apply() -> None:

@@ -113,20 +113,13 @@ def is_ours(scope: Any) -> bool:
 
 
 def answer(path: str, query: dict[str, list[str]], account: str, region: str) -> Any:
-    """Returns what a rehearsal asks of the emulator alone: what there is, a service's credentials,
-    or whom a cluster admits.
-    """
-    import identity
-    import stores
+    """Returns what a rehearsal asks of the emulator alone."""
+    from identity import ANSWERS
     from ministack.core.responses import request_scope
 
     asked = {name: values[0] for name, values in query.items()}
-    if path == "/_rehearsal/inventory":
-        return stores.resources()
     with request_scope(account, region):
-        if path == "/_rehearsal/session":
-            return identity.session(asked["service"], asked["role"])
-        return identity.review(asked["cluster"], asked["token"])
+        return ANSWERS[path.removeprefix("/_rehearsal/")](**asked)
 
 
 async def refuse(send: Any) -> None:
