@@ -112,8 +112,8 @@ def translate_errors() -> Iterator[None]:
 def cli_errors(
     interrupted: str = "interrupted: nothing that runs on the cluster was ended",
 ) -> Iterator[None]:
-    """Turns a command's exception into a sentence and an exit code; `interrupted` is the sentence
-    for Ctrl-C.
+    """Turns an exception into a sentence and an exit code, around each command; `interrupted` is
+    the sentence for Ctrl-C, where a command has its own.
     """
     try:
         with translate_errors():

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from paddle_aws.operations.errors import cli_errors
 from paddle_aws.operations.screen import colours, echo
 
 COMMANDS = {
@@ -74,13 +75,13 @@ NAMES = {"trial": "try", "listing": "list", "lock": "add-ons", "lock_distributio
 
 
 def register(group: typer.Typer, name: str, panel: str | None = None) -> None:
-    """Adds a command to a group of the help. Unwraps the paragraphs of its docstring, so that they
-    fill the terminal's width.
+    """Adds a command to a group of the help; its errors become sentences. Unwraps the paragraphs of
+    its docstring, so that they fill the terminal's width.
     """
     command = getattr(import_module(f"paddle_aws.operations.commands.{name}"), name)
     text = inspect.cleandoc(command.__doc__ or "").split("\n\n")
     words = "\n\n".join(" ".join(part.split()) for part in text)
-    group.command(NAMES.get(name), help=words, rich_help_panel=panel)(command)
+    group.command(NAMES.get(name), help=words, rich_help_panel=panel)(cli_errors()(command))
 
 
 for panel, modules in COMMANDS.items():

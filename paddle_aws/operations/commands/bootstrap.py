@@ -11,7 +11,7 @@ import typer
 from paddle_aws.operations.account.aws import check_account, client
 from paddle_aws.operations.account.cdk_command import cdk
 from paddle_aws.operations.account.deployer_policies import compile_policies, put_policy
-from paddle_aws.operations.errors import BadInput, Failed, cli_errors
+from paddle_aws.operations.errors import BadInput, Failed
 from paddle_aws.operations.options import CLUSTER, Config
 from paddle_aws.stacks.cluster_spec import POLICY_PATH, load_cluster
 
@@ -47,61 +47,60 @@ def bootstrap(
 
     Example: paddle-aws bootstrap --trust 123456789012
     """
-    with cli_errors():
-        spec = load_cluster(config)
-        check_account(spec.account, spec.region)
-        if trust is not None and not ACCOUNTS.fullmatch(trust):
-            raise BadInput(
-                f"--trust is {trust}: allowed are account numbers of 12 digits, with commas between"
-            )
-        if spec.bootstrap_qualifier:
-            raise BadInput(
-                f"bootstrap_qualifier is {spec.qualifier}: whoever made this bootstrap keeps it; "
-                "leave the setting out for one of the cluster's own"
-            )
-        if permissions_boundary is not None and spec.deployment_policies:
-            raise BadInput(
-                f"--permissions-boundary is {permissions_boundary} and deployer is restricted: "
-                "that has a boundary of its own, leave the option out"
-            )
-        # Before the first request to AWS: settings from which no policies can be made change
-        # nothing.
-        policies = compile_policies(config) if spec.deployment_policies else {}
-        _, partition, _, _, account, _ = (
-            client("sts", spec.region).get_caller_identity()["Arn"].split(":", 5)
+    spec = load_cluster(config)
+    check_account(spec.account, spec.region)
+    if trust is not None and not ACCOUNTS.fullmatch(trust):
+        raise BadInput(
+            f"--trust is {trust}: allowed are account numbers of 12 digits, with commas between"
         )
-        policies_arn = f"arn:{partition}:iam::{account}:policy{POLICY_PATH}"
-        for name, document in policies.items():
-            put_policy(client("iam", spec.region), policies_arn, name, document)
-        names = [name for name in policies if name.startswith(f"{spec.policy_prefix}-deploy-")]
-        policy_arns = (
-            ",".join(policies_arn + name for name in names)
-            or f"arn:{partition}:iam::aws:policy/AdministratorAccess"
+    if spec.bootstrap_qualifier:
+        raise BadInput(
+            f"bootstrap_qualifier is {spec.qualifier}: whoever made this bootstrap keeps it; "
+            "leave the setting out for one of the cluster's own"
         )
-        command = ["bootstrap", f"aws://{account}/{spec.region}", "--qualifier", spec.qualifier]
-        toolkit = f"CDKToolkit-{spec.qualifier}"
-        if trust:
-            # cdk puts those that it is given in place of the earlier ones.
-            others = dict.fromkeys([*_trusted(toolkit, spec.region), *trust.split(",")])
-            command += [word for other in others for word in ("--trust", other)]
-        command += [
-            "--toolkit-stack-name",
-            toolkit,
-            "--cloudformation-execution-policies",
-            policy_arns,
-        ]
-        boundary = permissions_boundary
-        if spec.deployment_policies:
-            boundary = f"{spec.deployment_policies}-bootstrap"
-        if boundary is not None:
-            command += ["--custom-permissions-boundary", boundary]
-            command += ["--apply-permissions-boundary-to-all-roles"]
-        # Runs in a folder without cdk.json: otherwise cdk would first synthesize the app, and ask
-        # it for environments.
-        with tempfile.TemporaryDirectory() as elsewhere:
-            code = cdk(command, cwd=elsewhere).returncode
-        if code:
-            raise Failed(f"cdk bootstrap ended with code {code}: its own message stands above")
+    if permissions_boundary is not None and spec.deployment_policies:
+        raise BadInput(
+            f"--permissions-boundary is {permissions_boundary} and deployer is restricted: "
+            "that has a boundary of its own, leave the option out"
+        )
+    # Before the first request to AWS: settings from which no policies can be made change
+    # nothing.
+    policies = compile_policies(config) if spec.deployment_policies else {}
+    _, partition, _, _, account, _ = (
+        client("sts", spec.region).get_caller_identity()["Arn"].split(":", 5)
+    )
+    policies_arn = f"arn:{partition}:iam::{account}:policy{POLICY_PATH}"
+    for name, document in policies.items():
+        put_policy(client("iam", spec.region), policies_arn, name, document)
+    names = [name for name in policies if name.startswith(f"{spec.policy_prefix}-deploy-")]
+    policy_arns = (
+        ",".join(policies_arn + name for name in names)
+        or f"arn:{partition}:iam::aws:policy/AdministratorAccess"
+    )
+    command = ["bootstrap", f"aws://{account}/{spec.region}", "--qualifier", spec.qualifier]
+    toolkit = f"CDKToolkit-{spec.qualifier}"
+    if trust:
+        # cdk puts those that it is given in place of the earlier ones.
+        others = dict.fromkeys([*_trusted(toolkit, spec.region), *trust.split(",")])
+        command += [word for other in others for word in ("--trust", other)]
+    command += [
+        "--toolkit-stack-name",
+        toolkit,
+        "--cloudformation-execution-policies",
+        policy_arns,
+    ]
+    boundary = permissions_boundary
+    if spec.deployment_policies:
+        boundary = f"{spec.deployment_policies}-bootstrap"
+    if boundary is not None:
+        command += ["--custom-permissions-boundary", boundary]
+        command += ["--apply-permissions-boundary-to-all-roles"]
+    # Runs in a folder without cdk.json: otherwise cdk would first synthesize the app, and ask
+    # it for environments.
+    with tempfile.TemporaryDirectory() as elsewhere:
+        code = cdk(command, cwd=elsewhere).returncode
+    if code:
+        raise Failed(f"cdk bootstrap ended with code {code}: its own message stands above")
 
 
 def _trusted(stack: str, region: str) -> list[str]:

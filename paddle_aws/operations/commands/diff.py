@@ -19,7 +19,6 @@ from paddle_aws.operations.errors import (
     BadInput,
     Failed,
     OperationError,
-    cli_errors,
     translate_errors,
 )
 from paddle_aws.operations.options import CLUSTER, Config, Json
@@ -90,47 +89,46 @@ def diff(
 
     Example: paddle-aws diff && cdk deploy --all --outputs-file outputs.json
     """
-    with cli_errors():
-        spec = load_cluster(config)
-        check_account(spec.account, spec.region)
-        account = AccountChecks(spec)
-        deployed = [stack["StackName"] for stack in account.deployed_stacks]
-        if not deployed:
-            _describe_first_deploy(account)
-            if json:
-                print_json([])
-            return
-        if refused := refused_step(spec, account.outputs):
-            raise BadInput(refused)
-        if says := _another_file_system(account, deployed):
-            raise Failed(says)
-        if account.makes_cluster:
-            # `doctor` reports if EKS does not answer.
-            with suppress(OperationError), translate_errors():
-                for state, text in account.support():
-                    if state != "ok":
-                        say(text)
-        api = account.client("cloudformation")
-        losses = []
-        if left := _find_left_behind(account):
-            losses.append(left)
-            deployed.remove(left.stack)
-        if deployed:
-            _prepare(config, account, deployed)
-        try:
-            losses += [loss for stack in deployed for loss in _losses(api, stack)]
-        finally:
-            for stack in deployed:
-                with suppress(api.exceptions.ChangeSetNotFoundException):
-                    api.delete_change_set(StackName=stack, ChangeSetName=NAME)
+    spec = load_cluster(config)
+    check_account(spec.account, spec.region)
+    account = AccountChecks(spec)
+    deployed = [stack["StackName"] for stack in account.deployed_stacks]
+    if not deployed:
+        _describe_first_deploy(account)
         if json:
-            print_json([loss._asdict() for loss in losses])
-        elif losses:
-            print_table(("STACK", "RESOURCE", "TYPE", "CHANGE", "WHAT THAT MEANS"), losses)
-        else:
-            say("nothing is replaced or removed")
-        if reasons := _reasons(losses):
-            raise Failed("\n".join(reasons))
+            print_json([])
+        return
+    if refused := refused_step(spec, account.outputs):
+        raise BadInput(refused)
+    if says := _another_file_system(account, deployed):
+        raise Failed(says)
+    if account.makes_cluster:
+        # `doctor` reports if EKS does not answer.
+        with suppress(OperationError), translate_errors():
+            for state, text in account.support():
+                if state != "ok":
+                    say(text)
+    api = account.client("cloudformation")
+    losses = []
+    if left := _find_left_behind(account):
+        losses.append(left)
+        deployed.remove(left.stack)
+    if deployed:
+        _prepare(config, account, deployed)
+    try:
+        losses += [loss for stack in deployed for loss in _losses(api, stack)]
+    finally:
+        for stack in deployed:
+            with suppress(api.exceptions.ChangeSetNotFoundException):
+                api.delete_change_set(StackName=stack, ChangeSetName=NAME)
+    if json:
+        print_json([loss._asdict() for loss in losses])
+    elif losses:
+        print_table(("STACK", "RESOURCE", "TYPE", "CHANGE", "WHAT THAT MEANS"), losses)
+    else:
+        say("nothing is replaced or removed")
+    if reasons := _reasons(losses):
+        raise Failed("\n".join(reasons))
 
 
 def _describe_first_deploy(account: AccountChecks) -> None:

@@ -10,7 +10,7 @@ from paddle_aws.operations.account.aws import check_account
 from paddle_aws.operations.account.check import Finding, run
 from paddle_aws.operations.account.checks.account_checks import AccountChecks
 from paddle_aws.operations.account.checks.deployed_checks import DeployedChecks
-from paddle_aws.operations.errors import BadInput, Failed, Unreachable, cli_errors
+from paddle_aws.operations.errors import BadInput, Failed, Unreachable
 from paddle_aws.operations.options import CLUSTER, Config, Json
 from paddle_aws.operations.screen import print_json, print_table, say
 from paddle_aws.stacks.cluster_spec import load_cluster
@@ -40,32 +40,29 @@ def doctor(
 
     Example: paddle-aws doctor --destroy && cdk destroy --all
     """
-    with cli_errors():
-        spec = load_cluster(config)
-        check_account(spec.account, spec.region)
-        if fix and destroy:
-            raise BadInput("--fix prepares a deploy: leave out --destroy")
-        account = AccountChecks(spec, fix=fix)
-        deployed = DeployedChecks(spec, account, fix=fix)
-        ready = deployed.list_readiness() if deployed.deployed else []
-        checks = deployed.destroy() if destroy else [*account.list_checks(), *ready]
-        findings = run(checks)
-        if json:
-            print_json([asdict(finding) for finding in findings])
-        else:
-            groups = groupby(findings, lambda finding: (finding.state, finding.text))
-            print_table(("CHECK", "STATE", "WHAT"), [_row(list(alike)) for _, alike in groups])
-        problems = sum(finding.state == "problem" for finding in findings)
-        unsure = sum(finding.state == "warning" for finding in findings)
-        if any(
-            (finding.check, finding.state) == ("credentials", "problem") for finding in findings
-        ):
-            raise Unreachable("the account cannot be queried: see the credentials line")
-        if problems:
-            raise Failed(
-                f"{problems} problem{'s' * (problems > 1)}, {unsure} warning{'s' * (unsure != 1)}"
-            )
-        say(f"no problem, {unsure} warning{'s' * (unsure != 1)}")
+    spec = load_cluster(config)
+    check_account(spec.account, spec.region)
+    if fix and destroy:
+        raise BadInput("--fix prepares a deploy: leave out --destroy")
+    account = AccountChecks(spec, fix=fix)
+    deployed = DeployedChecks(spec, account, fix=fix)
+    ready = deployed.list_readiness() if deployed.deployed else []
+    checks = deployed.destroy() if destroy else [*account.list_checks(), *ready]
+    findings = run(checks)
+    if json:
+        print_json([asdict(finding) for finding in findings])
+    else:
+        groups = groupby(findings, lambda finding: (finding.state, finding.text))
+        print_table(("CHECK", "STATE", "WHAT"), [_row(list(alike)) for _, alike in groups])
+    problems = sum(finding.state == "problem" for finding in findings)
+    unsure = sum(finding.state == "warning" for finding in findings)
+    if any((finding.check, finding.state) == ("credentials", "problem") for finding in findings):
+        raise Unreachable("the account cannot be queried: see the credentials line")
+    if problems:
+        raise Failed(
+            f"{problems} problem{'s' * (problems > 1)}, {unsure} warning{'s' * (unsure != 1)}"
+        )
+    say(f"no problem, {unsure} warning{'s' * (unsure != 1)}")
 
 
 def _row(alike: list[Finding]) -> tuple[str, str, str]:

@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 from paddle_aws.operations.account import account_search
 from paddle_aws.operations.account.aws import check_account
-from paddle_aws.operations.errors import Failed, Unreachable, cli_errors
+from paddle_aws.operations.errors import Failed, Unreachable
 from paddle_aws.operations.options import CLUSTER, Config, Json
 from paddle_aws.operations.screen import print_json, print_table, say
 from paddle_aws.stacks.cluster_spec import load_cluster
@@ -23,44 +23,43 @@ def leftovers(
 
     Example: cdk destroy --all && paddle-aws leftovers
     """
-    with cli_errors():
-        spec = load_cluster(config)
-        check_account(spec.account, spec.region)
-        left, unasked = account_search.search(spec)
-        if json:
-            print_json({"left": [asdict(leftover) for leftover in left], "not_asked": unasked})
-        elif left:
-            rows = [
-                (
-                    leftover.service,
-                    leftover.id,
-                    leftover.expected or leftover.problem or "unexpected",
-                    leftover.command,
-                )
-                for leftover in left
-            ]
-            print_table(("SERVICE", "WHAT", "WHY", "REMOVE IT WITH"), rows)
-        for reason, names in unasked.items():
-            say(f"not checked ({reason}): {', '.join(names)}")
-        unexpected = [leftover for leftover in left if not leftover.expected]
-        if unexpected:
-            raise Failed(
-                f"cluster {spec.name} is not gone from {spec.region} ({len(unexpected)} left): run "
-                "the commands above"
+    spec = load_cluster(config)
+    check_account(spec.account, spec.region)
+    left, unasked = account_search.search(spec)
+    if json:
+        print_json({"left": [asdict(leftover) for leftover in left], "not_asked": unasked})
+    elif left:
+        rows = [
+            (
+                leftover.service,
+                leftover.id,
+                leftover.expected or leftover.problem or "unexpected",
+                leftover.command,
             )
-        if unasked:
-            many = sum(map(len, unasked.values()))
-            raise Unreachable(
-                f"nothing unexpected of cluster {spec.name} was found, but {many} checks could "
-                "not be completed"
-            )
-        if any(leftover.service == "cloudformation" for leftover in left):
-            say(
-                f"cluster {spec.name} is deployed in {spec.region}: `cdk destroy --all` removes "
-                "it, and nothing else is left"
-            )
-        else:
-            say(
-                f"nothing of cluster {spec.name} is left in {spec.region}"
-                + (" but what is kept on purpose" if left else "")
-            )
+            for leftover in left
+        ]
+        print_table(("SERVICE", "WHAT", "WHY", "REMOVE IT WITH"), rows)
+    for reason, names in unasked.items():
+        say(f"not checked ({reason}): {', '.join(names)}")
+    unexpected = [leftover for leftover in left if not leftover.expected]
+    if unexpected:
+        raise Failed(
+            f"cluster {spec.name} is not gone from {spec.region} ({len(unexpected)} left): run "
+            "the commands above"
+        )
+    if unasked:
+        many = sum(map(len, unasked.values()))
+        raise Unreachable(
+            f"nothing unexpected of cluster {spec.name} was found, but {many} checks could "
+            "not be completed"
+        )
+    if any(leftover.service == "cloudformation" for leftover in left):
+        say(
+            f"cluster {spec.name} is deployed in {spec.region}: `cdk destroy --all` removes "
+            "it, and nothing else is left"
+        )
+    else:
+        say(
+            f"nothing of cluster {spec.name} is left in {spec.region}"
+            + (" but what is kept on purpose" if left else "")
+        )

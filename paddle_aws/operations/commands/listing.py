@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from paddle_aws.operations.cluster.cluster_api import ClusterApi
-from paddle_aws.operations.errors import cli_errors
 from paddle_aws.operations.jobs import rehearsal_backend
 from paddle_aws.operations.jobs.backend import is_rehearsal
 from paddle_aws.operations.jobs.watch.job_listing import creation_time, list_jobs
@@ -28,27 +27,24 @@ def listing(
 
     Example: paddle-aws list --all-namespaces
     """
-    with cli_errors():
-        where = None if everywhere else (namespace or DEFAULT_NAMESPACE)
-        if rehearsed := not everywhere and is_rehearsal(namespace, context, rehearsal):
-            views = [
-                rehearsal_backend.load(name=name).status() for name in rehearsal_backend.names()
-            ]
-        else:
-            views = list_jobs(ClusterApi(context, say), where)
-        if json:
-            print_json([view.as_json() for view in views])
-            return
-        if rehearsed and not rehearsal:
-            say("the rehearsals in this folder; --no-rehearsal asks the cluster")
-        if not views:
-            say(
-                f"no jobs {'on the cluster' if where is None else f'in namespace {where}'}: "
-                "`paddle-aws submit` starts one"
-            )
-            return
-        columns = ("JOB", "STATE", "PODS", "RAN", "AGE", "NAMESPACE", "REASON")
-        print_table(columns, [_row(view, everywhere) for view in views])
+    where = None if everywhere else (namespace or DEFAULT_NAMESPACE)
+    if rehearsed := not everywhere and is_rehearsal(namespace, context, rehearsal):
+        views = [rehearsal_backend.load(name=name).status() for name in rehearsal_backend.names()]
+    else:
+        views = list_jobs(ClusterApi(context, say), where)
+    if json:
+        print_json([view.as_json() for view in views])
+        return
+    if rehearsed and not rehearsal:
+        say("the rehearsals in this folder; --no-rehearsal asks the cluster")
+    if not views:
+        say(
+            f"no jobs {'on the cluster' if where is None else f'in namespace {where}'}: "
+            "`paddle-aws submit` starts one"
+        )
+        return
+    columns = ("JOB", "STATE", "PODS", "RAN", "AGE", "NAMESPACE", "REASON")
+    print_table(columns, [_row(view, everywhere) for view in views])
 
 
 def _row(view: JobView, everywhere: bool) -> tuple[str, ...]:

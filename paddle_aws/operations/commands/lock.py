@@ -9,7 +9,7 @@ from pathlib import Path
 from paddle_aws.operations.account.aws import client
 from paddle_aws.operations.account.locks.add_ons import defaults, releases
 from paddle_aws.operations.account.locks.lock_file import write
-from paddle_aws.operations.errors import Failed, cli_errors
+from paddle_aws.operations.errors import Failed
 from paddle_aws.operations.options import CLUSTER, Config, Out
 from paddle_aws.operations.screen import say
 from paddle_aws.stacks.cluster_spec import ADDONS, KUBERNETES_VERSIONS, NODE_IMAGES, load_cluster
@@ -31,29 +31,28 @@ def lock(config: Config = CLUSTER, out: Out = ADD_ONS) -> None:
 
     Example: paddle-aws lock add-ons && cdk diff
     """
-    with cli_errors():
-        spec = load_cluster(config)
-        region, current = (
-            spec.region,
-            {spec.cluster.version} if not spec.cluster.self_managed else {},
+    spec = load_cluster(config)
+    region, current = (
+        spec.region,
+        {spec.cluster.version} if not spec.cluster.self_managed else {},
+    )
+    eks, ssm = client("eks", region), client("ssm", region)
+    versions = sorted({*KUBERNETES_VERSIONS, *current})
+    read = {version: defaults(eks, version, ADDONS) for version in versions}
+    if not any(read.values()):
+        raise Failed(
+            f"EKS in {region} names no default version of any add-on: {out} stays as it is"
         )
-        eks, ssm = client("eks", region), client("ssm", region)
-        versions = sorted({*KUBERNETES_VERSIONS, *current})
-        read = {version: defaults(eks, version, ADDONS) for version in versions}
-        if not any(read.values()):
-            raise Failed(
-                f"EKS in {region} names no default version of any add-on: {out} stays as it is"
-            )
-        read = {version: {**add_ons, **releases(ssm, version)} for version, add_ons in read.items()}
-        write(out, ADD_ONS_SOURCE, {"region": region, "versions": read})
-        unknown = [
-            f"{name} for {key}"
-            for key, add_ons in read.items()
-            for name in (*ADDONS, *NODE_IMAGES)
-            if name not in add_ons
-        ]
-        count = sum(map(len, read.values()))
-        say(
-            f"{count} versions are in {out}"
-            + (f"; EKS names no default of {', '.join(sorted(unknown))}" if unknown else "")
-        )
+    read = {version: {**add_ons, **releases(ssm, version)} for version, add_ons in read.items()}
+    write(out, ADD_ONS_SOURCE, {"region": region, "versions": read})
+    unknown = [
+        f"{name} for {key}"
+        for key, add_ons in read.items()
+        for name in (*ADDONS, *NODE_IMAGES)
+        if name not in add_ons
+    ]
+    count = sum(map(len, read.values()))
+    say(
+        f"{count} versions are in {out}"
+        + (f"; EKS names no default of {', '.join(sorted(unknown))}" if unknown else "")
+    )

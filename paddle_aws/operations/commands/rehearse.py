@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 
 import typer
 
-from paddle_aws.operations.errors import cli_errors
 from paddle_aws.operations.jobs import rehearsal_run
 from paddle_aws.operations.jobs.job_source import JobSource
 from paddle_aws.operations.options import (
@@ -61,16 +60,15 @@ def rehearse(
 
     Example: paddle-aws rehearse --set trainers=4 --set 'command+=--lr 0.01'
     """
-    with cli_errors():
-        words = rehearsal_run.command(
-            JobSource.from_job(job_file, settings),
-            volume=volume,
-            data=data,
-            no_try=no_try,
-            outputs=outputs,
-            image_file=image_file,
-            verbose=verbose,
-        )
-        sys.stdout.flush()
-        # In this process's place: the terminal's signals reach the rehearsal alone, and once.
-        os.execv(words[0], words)
+    words = rehearsal_run.command(
+        JobSource.from_job(job_file, settings),
+        volume=volume,
+        data=data,
+        no_try=no_try,
+        outputs=outputs,
+        image_file=image_file,
+        verbose=verbose,
+    )
+    sys.stdout.flush()
+    # In this process's place: the terminal's signals reach the rehearsal alone, and once.
+    os.execv(words[0], words)

@@ -3,7 +3,6 @@
 from datetime import UTC, datetime
 
 from paddle_aws.operations import screen
-from paddle_aws.operations.errors import cli_errors
 from paddle_aws.operations.jobs.backend import choose_backend
 from paddle_aws.operations.jobs.objects.job_objects import JobState
 from paddle_aws.operations.jobs.watch.job_view import JobView
@@ -29,12 +28,11 @@ def status(
 
     Example: paddle-aws status quick-start
     """
-    with cli_errors():
-        view = choose_backend(job, namespace, context, rehearsal).status()
-        if json:
-            print_json(view.as_json())
-        else:
-            print_view(view)
+    view = choose_backend(job, namespace, context, rehearsal).status()
+    if json:
+        print_json(view.as_json())
+    else:
+        print_view(view)
 
 
 def print_view(view: JobView) -> None:

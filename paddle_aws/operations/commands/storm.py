@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from paddle_aws.operations.errors import cli_errors
 from paddle_aws.operations.jobs.job_source import JobSource
 from paddle_aws.operations.options import JOB_FILE, JobFile, Overrides
 
@@ -56,14 +55,13 @@ def storm(
 
     Example: paddle-aws storm job.yaml --faults kill-rank/1@step-7
     """
-    with cli_errors():
-        source = JobSource.from_job(job_file, settings)
-        # -P: nothing in the user's folder may take the place of this project's modules.
-        words = [sys.executable, "-P", "-m", "paddle_aws.storm", "--job", str(source.file)]
-        words += source.words()
-        words += ["--seed", str(seed), "--faults", faults, "--calm", str(calm)]
-        words += ["--runs", str(runs)] if runs is not None else []
-        words += [] if shrink else ["--no-shrink"]
-        words += ["--fresh"] if fresh else []
-        sys.stdout.flush()
-        os.execv(sys.executable, words)
+    source = JobSource.from_job(job_file, settings)
+    # -P: nothing in the user's folder may take the place of this project's modules.
+    words = [sys.executable, "-P", "-m", "paddle_aws.storm", "--job", str(source.file)]
+    words += source.words()
+    words += ["--seed", str(seed), "--faults", faults, "--calm", str(calm)]
+    words += ["--runs", str(runs)] if runs is not None else []
+    words += [] if shrink else ["--no-shrink"]
+    words += ["--fresh"] if fresh else []
+    sys.stdout.flush()
+    os.execv(sys.executable, words)

@@ -28,7 +28,7 @@ def agree_on(
     count: Callable[[], Any],
     merge: Callable[[list[Any]], Any],
 ) -> Any:
-    """In a trainer: returns `merge` of every shard's `own()`, the same in all trainers. Costs one
+    """In a trainer: returns `merge` of every shard's `count()`, the same in all trainers. Costs one
     read if it was agreed before.
 
     In a pserver, which has no `session`: returns the value as soon as this pod's trainer has it. If
