@@ -12,6 +12,7 @@ import pytest
 import yaml
 from commands import Run
 from kubernetes_api import KubernetesApi
+from paddle_node.requirements import install
 
 from paddle_aws.operations.images import interpreter
 from paddle_aws.operations.jobs import written_requirements
@@ -380,7 +381,7 @@ def index(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_missing_packages_are_one_line_to_paste_before_anything_is_installed(
-    mine, run: Run, folder: Path, index: Path
+    mine, run: Run, folder: Path, index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Through the program's own package; names by data, releases by uv, the repository's own words
     first.
@@ -414,6 +415,12 @@ def test_missing_packages_are_one_line_to_paste_before_anything_is_installed(
     assert "`paddle-aws try --install` makes it" in run("try", "--write").err
     written = (folder / "job.yaml").read_text()
     assert written == plain + f"program: {{folder: ./mine, {line}}}\n"
+    # What is written satisfies the next look. A terminal is never silent meanwhile.
+    monkeypatch.setattr(install, "REPORT_INTERVAL", 0.05)
+    monkeypatch.setenv("COLUMNS", "200")
+    again = run("try").err
+    assert "requirements: [" not in again and "--install` makes it" in again
+    assert " s: looking for the packages that it imports" in again
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from paddle_node.requirements.install import reports
 
 from paddle_aws.operations.errors import BadInput, cli_errors
 from paddle_aws.operations.images import interpreter
@@ -87,7 +88,8 @@ def trial(
             program_of(job, job_file),
             data.resolve() if data is not None else source_of(job, job_file),
         )
-        check_packages(job, program, job_file, write=write)
+        with reports(_say_how_far, lambda: "looking for the packages that it imports"):
+            check_packages(job, program, job_file, write=write)
         if write:
             job = JobSource.from_job(job_file, settings).load(fetch=True)
         python = interpreter.folder(job, say=_say_how_far) if install else interpreter.find(job)
@@ -107,9 +109,10 @@ def trial(
                 )
             run_command(job, program, inputs, place, python, steps, time_limit)
         else:
-            run_program(job, program, source, python)
+            with reports(_say_how_far, lambda: "trying the program"):
+                run_program(job, program, source, python)
 
 
 def _say_how_far(text: str) -> None:
     if is_terminal(stderr=True):
-        say(f"the job's environment: {text}")
+        say(text)

@@ -56,10 +56,11 @@ def find_packages(job: TrainingJob, root: Path, modules: Iterable[str], python: 
         if module in LEFT:
             lines["setuptools"] = LEFT[module]
             continue
-        names = _candidates(module)
+        # pywin32 has a module `timer`, and so has the package of that name.
+        names = [*_candidates(module), name_of(module)]
         if not any(name in there for name in names):
             name = next((name for name in names if name in declared), names[0])
-            lines[name], others[name] = declared.get(name, name), [*names, name_of(module)]
+            lines[name], others[name] = declared.get(name, name), names
     # The image has these, in releases that the program may not take.
     for name in declared.keys() & resolver.installed - lines.keys():
         if declared[name] != name:
@@ -75,7 +76,6 @@ def find_packages(job: TrainingJob, root: Path, modules: Iterable[str], python: 
             if chosen == SOURCE_ALONE:
                 built[name] = line
                 continue
-            # pywin32 has a module `timer`, and so has the package of that name.
             tried = [] if name in resolver.installed else others.get(name, [name])
             available = (
                 other for other in tried if isinstance(resolver.choose([*given, other]), dict)
