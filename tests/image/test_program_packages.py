@@ -142,10 +142,17 @@ def test_making_an_environment_is_never_silent(
 def test_a_package_without_a_wheel_is_required_all_the_same(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PaddleSpeech needs jieba, of which PyPI has the source alone."""
+    """PaddleSpeech needs jieba, of which PyPI has the source alone. PaddleVideo names scipy 1.6,
+    of which this Python has no wheel: a later one has.
+    """
     from tests.image.test_built_environment import sdist
 
     wheel(project.wheels, "setuptools", "80.0.0")
+    sdist(project.wheels, "scipy", "raise SystemExit('not run by try')")
+    wheel(project.wheels, "scipy", "2.0")
+    declaring = project.folder / "declaring"
+    declaring.mkdir()
+    (declaring / "requirements.txt").write_text("scipy==1.0\n")
     sdist(project.wheels, "jieba", "raise SystemExit('not run by try')")
     monkeypatch.setattr(packages, "PROJECT", project.folder)
     monkeypatch.setattr(packages, "LOCKS", {"2.6": "image.lock"})
@@ -163,6 +170,11 @@ def test_a_package_without_a_wheel_is_required_all_the_same(
         )
         found = packages.find_packages(job, project.wheels, modules, python)
         assert (found.lines, found.remarks) == (lines, ())
+    found = packages.find_packages(job, declaring, ["scipy"], python)
+    assert (found.lines, found.remarks) == (
+        ("scipy",),
+        ("scipy==1.0 cannot be had: it has no wheel",),
+    )
 
 
 @pytest.mark.parametrize(

@@ -73,15 +73,17 @@ def find_packages(job: TrainingJob, root: Path, modules: Iterable[str], python: 
             if isinstance(chosen := resolver.choose([*given, line]), dict):
                 continue
             del lines[name]
-            if chosen == SOURCE_ALONE:
-                built[name] = line
-                continue
             tried = [] if name in resolver.installed else others.get(name, [name])
+            if chosen == SOURCE_ALONE:  # Another release may have a wheel.
+                tried = [name] if tried and name != line else []
             available = (
                 other for other in tried if isinstance(resolver.choose([*given, other]), dict)
             )
             if other := next(available, None):
                 lines[other] = other
+            elif chosen == SOURCE_ALONE and name not in resolver.installed:
+                built[name] = line
+                continue
             if other in (None, name) or name in declared:
                 remarks.append(f"{line} cannot be had: {chosen}")
             if tried and not other:
