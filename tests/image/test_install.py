@@ -153,3 +153,22 @@ def test_make_starts_it_with_any_python() -> None:
         [sys.executable, "-I", "-S", file, "a name", "--version"], capture_output=True, text=True
     )
     assert done.stdout.startswith("setup: a name\n")
+
+
+def test_no_step_of_make_is_silent(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also what uv does not do: uv itself, Node, and the byte code of Paddle."""
+    recipes = (Path(__file__).parents[2] / "Makefile").read_text().splitlines()
+    slow = [
+        line for line in recipes if re.search(r"pip install|npm ci|import paddle|-m venv", line)
+    ]
+    slow = [line for line in slow if "--without-pip" not in line and line.startswith("\t")]
+    assert len(slow) == 4 and all("INSTALL" in line for line in slow), slow
+    monkeypatch.setattr(install, "REPORT_INTERVAL", 0.05)
+    words = ["run", sys.executable, "-c", "import time; print('no'); time.sleep(0.5); exit(3)"]
+    monkeypatch.setattr(sys, "argv", ["install.py", "a name", *words])
+    assert install.main() == 3
+    first, *reports = capsys.readouterr().out.splitlines()
+    assert first == "setup: a name"
+    assert reports and {*reports} <= {f"setup: a name: {n} s: not ready yet" for n in range(60)}

@@ -127,6 +127,22 @@ def test_an_older_runs_object_never_answers_with_a_newer_run(rehearsed: Path) ->
     assert load(rehearsed).results() == []
 
 
+def test_what_a_command_measures_is_its_own(run: Run, rehearsed: Path) -> None:
+    container = {"env": [{"name": "PADDLE_NODE_COMMAND", "value": '["python", "train.py"]'}]}
+    labels = {"app.kubernetes.io/component": "trainer"}
+    document = {
+        "kind": "Job",
+        "metadata": {"name": "mine", "labels": labels},
+        "spec": {"template": {"spec": {"containers": [container]}}},
+    }
+    (rehearsed / "manifests").mkdir()
+    (rehearsed / "manifests" / "job.yaml").write_text(json.dumps(document))
+    done = run("evaluate", "mine")
+    assert done.code == 2 and done.err.splitlines()[-1].startswith(
+        "job mine runs a command, which measures itself: `evaluate` is for jobs without `command`"
+    )
+
+
 def test_a_rehearsal_of_another_name_leaves_the_others(run: Run, rehearsed: Path) -> None:
     mine = load(rehearsed)
     (rehearsed / "lock").touch()

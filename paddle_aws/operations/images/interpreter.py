@@ -276,7 +276,8 @@ def _image(paddle: str, project: Path, say: Say) -> Path:
                 if code:
                     raise Failed(f"Paddle could not be installed: {messages.strip()[-1000:]}")
             # Its byte code, which pods do not write.
-            _run([environment / "bin" / "python", "-c", "import paddle"])
+            with install.reports(say, lambda: "compiling Paddle"):
+                _run([environment / "bin" / "python", "-c", "import paddle"])
             (environment / ".complete").touch()
     return environment
 
@@ -288,4 +289,6 @@ def _run(command: Sequence[str | Path], environ: Mapping[str, str] | None = None
 
 
 if __name__ == "__main__":
-    _image(sys.argv[1], PROJECT, print)
+    what = f"setup: the environment with Paddle {sys.argv[1]}"
+    print(f"{what} (about 900 MB)", flush=True)
+    _image(sys.argv[1], PROJECT, lambda text: print(f"{what}: {text}", flush=True))

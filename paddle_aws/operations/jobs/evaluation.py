@@ -1,6 +1,7 @@
 """Measures a trained model on the records that were held out from training, in a Job of one pod."""
 
 import secrets
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Self
 
@@ -37,6 +38,15 @@ class Evaluation(BaseModel, frozen=True):
             raise Failed(
                 "evaluate_pass.py printed no result: is the image of this version?"
             ) from None
+
+
+def check_program(job: str, settings: Mapping[str, str]) -> None:
+    """Raises BadInput for a command. `settings`: as `settings_of` names them."""
+    if settings.get("command"):
+        raise BadInput(
+            f"job {job} runs a command, which measures itself: `evaluate` is for jobs without "
+            "`command`; `paddle-aws board` shows the metrics that a command printed"
+        )
 
 
 def measure(

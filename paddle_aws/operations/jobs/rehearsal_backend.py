@@ -23,7 +23,7 @@ from paddle_node.volume import progress
 from pydantic import AwareDatetime, TypeAdapter, ValidationError
 
 from paddle_aws.operations.errors import BadInput, Exit, Failed, TimedOut, translate_errors
-from paddle_aws.operations.jobs.evaluation import Evaluation
+from paddle_aws.operations.jobs.evaluation import Evaluation, check_program
 from paddle_aws.operations.jobs.objects.job_objects import (
     KINDS,
     JobState,
@@ -248,6 +248,7 @@ class RehearsalBackend(SavedResults):
     def evaluate(self) -> Evaluation:
         """Measures the newest complete pass on the held-out records. Raises BadInput, Failed."""
         self._own_record()
+        check_program(self.name, self.settings())
         done = subprocess.run(
             # -P: nothing in this folder may take the place of this project's modules.
             [sys.executable, "-P", "-m", "paddle_aws.rehearsal.evaluation", self.name],

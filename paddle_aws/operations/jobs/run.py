@@ -19,7 +19,7 @@ from paddle_aws.operations.cluster.cluster_api import ApiError, ClusterApi
 from paddle_aws.operations.errors import Failed, TimedOut, translate_errors
 from paddle_aws.operations.images.used_image import mark_used
 from paddle_aws.operations.jobs import rehearsal_backend, removal, trial
-from paddle_aws.operations.jobs.evaluation import Evaluation, measure
+from paddle_aws.operations.jobs.evaluation import Evaluation, check_program, measure
 from paddle_aws.operations.jobs.job_argument import resolve_job
 from paddle_aws.operations.jobs.job_source import JobSource
 from paddle_aws.operations.jobs.objects.job_objects import (
@@ -107,6 +107,7 @@ class Run(SavedResults):
         """Measures the newest complete pass on the held-out records, in a Job of one pod. Raises
         Failed.
         """
+        check_program(self.name, self.settings())
         return measure(self.cluster, self.name, self.namespace, self.volume())
 
     def logs(

@@ -4,6 +4,7 @@ tells every few seconds what it does.
 Standard library only: make runs this file before anything else is installed:
 
     python trainer_image/paddle_node/requirements/install.py NAME install|compile [OPTIONS ...]
+    python trainer_image/paddle_node/requirements/install.py NAME run COMMAND ...
 """
 
 import os
@@ -171,7 +172,7 @@ def _name_settings(items: Mapping[str, str]) -> dict[str, str]:
 
 
 def main() -> int:
-    """Runs uv, with a line at the beginning, every few seconds, and at the end."""
+    """Runs uv, or what follows `run`; tells at the beginning, every few seconds, and at the end."""
     what, *words = sys.argv[1:]
     began = time.monotonic()
 
@@ -179,7 +180,12 @@ def main() -> int:
         print(f"setup: {what}{text and ': '}{text}", flush=True)
 
     say("")
-    code, _, messages = run(words, say)
+    if words[0] == "run":
+        with reports(say, lambda: "not ready yet"):
+            code = subprocess.run(words[1:], stdout=subprocess.DEVNULL, check=False).returncode
+        messages = ""
+    else:
+        code, _, messages = run(words, say)
     if code:
         sys.stderr.write(messages)
         return code

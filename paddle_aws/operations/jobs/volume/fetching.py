@@ -47,9 +47,8 @@ def fetch_model(
     models = [model for model in saved_passes(volume, files, INFERENCE) if model.complete]
     if not models:
         raise BadInput(
-            f"job {job} has no model in output/inference: with fleet-ps and collective it is "
-            "there after the last pass; `--download output/PATH` fetches files that any other "
-            "program wrote"
+            f"job {job} has no model in output/inference: without `command` it is there after the "
+            "last pass; with one, `success` names the file; `--download output/PATH` fetches any"
         )
     newest = max(models, key=lambda model: model.attempt).folder
     return fetch(volume, files, newest, "model", to), predict_lines(volume, newest)
