@@ -175,6 +175,13 @@ def test_a_package_without_a_wheel_is_required_all_the_same(
         ("scipy",),
         ("scipy==1.0 cannot be had: it has no wheel",),
     )
+    # Informer names numpy 1.19, and takes np.Inf, which numpy 2 removed.
+    (declaring / "requirements.txt").write_text("numpy==1.19.4\n")
+    into = ["install", "--python", str(python / "python"), "numpy==2.4.0"]
+    assert install.run(into, print)[0] == 0
+    found = packages.find_packages(job, declaring, ["dill"], python)
+    assert found.lines == ("dill", "numpy<2")
+    assert found.remarks[0].startswith("numpy==1.19.4 cannot be had: Because there is no version")
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,8 @@ def find_packages(job: TrainingJob, root: Path, modules: Iterable[str], python: 
             tried = [] if name in resolver.installed else others.get(name, [name])
             if chosen == SOURCE_ALONE:  # Another release may have a wheel.
                 tried = [name] if tried and name != line else []
+            if re.match(r"numpy[=<~]=?1\.", line):  # Its programs meet what numpy 2 removed.
+                lines["numpy"] = "numpy<2"
             available = (
                 other for other in tried if isinstance(resolver.choose([*given, other]), dict)
             )
