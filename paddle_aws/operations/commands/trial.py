@@ -14,6 +14,7 @@ from paddle_node.requirements.install import reports
 from paddle_aws.operations.errors import BadInput, cli_errors
 from paddle_aws.operations.images import interpreter
 from paddle_aws.operations.jobs.early_checks import (
+    check_data,
     check_inputs,
     tell_program,
     tell_recipe,
@@ -21,7 +22,6 @@ from paddle_aws.operations.jobs.early_checks import (
 from paddle_aws.operations.jobs.job_source import JobSource
 from paddle_aws.operations.jobs.trial import (
     check_packages,
-    local_source,
     missing_environment,
     program_of,
     run_command,
@@ -101,13 +101,13 @@ def trial(
                 "launch; `paddle-aws try` tries a train.py, and a rehearsal runs any"
             )
         if run:
-            place = data.resolve() if data is not None else local_source(job, job_file)
+            place = data or check_data(job, job_file, lambda doubt: None)
             if away := next((name for name in job.inputs if name not in inputs), None):
                 raise BadInput(
                     f"inputs.{away} is {job.inputs[away]}: --run reads local files alone; `--set "
                     f"inputs.{away}=PATH` names one"
                 )
-            run_command(job, program, inputs, place, python, steps, time_limit)
+            run_command(job, program, inputs, place and place.resolve(), python, steps, time_limit)
         else:
             with reports(_say_how_far, lambda: "trying the program"):
                 run_program(job, program, source, python)

@@ -304,12 +304,6 @@ def run_command(
         raise Failed(last) if done.returncode == 1 else BadInput(last)
 
 
-def local_source(job: TrainingJob, job_file: Path) -> Path | None:
-    """Returns the local file with the job's data; None if the job has none. Raises BadInput."""
-    file = check_data(job, job_file, lambda doubt: None)
-    return file.resolve() if file is not None else None
-
-
 def _lay_data(
     job: TrainingJob,
     source: Path | None,
