@@ -42,8 +42,9 @@ MANY = 100
 UNFLUSHED = 120
 """Python's exit code if all went well, but nobody read its last lines."""
 MAY_START = {
-    "ash", "bash", "busybox", "conda", "dash", "env", "ksh", "make", "mamba", "nice", "ninja",
-    "nohup", "parallel", "setsid", "sh", "stdbuf", "time", "timeout", "uv", "xargs", "zsh",
+    "ash", "bash", "busybox", "conda", "csh", "dash", "env", "expect", "fish", "flock", "java",
+    "ksh", "make", "mamba", "nice", "ninja", "node", "nohup", "parallel", "perl", "php", "ruby",
+    "script", "setsid", "sh", "stdbuf", "tcsh", "time", "timeout", "uv", "xargs", "zsh",
 }  # fmt: skip
 """Programs that may start training later."""
 STACKS = 2
@@ -54,6 +55,7 @@ LONGEST_STACKS = 1 << 20
 MOST_LOCATED = 8
 INSTALLED = re.compile(r"/(site|dist)-packages/|/lib/python\d|/bin/[^/]+$|^/(usr|opt)/")
 """Scripts that are not the program's, wherever it has copied its own."""
+CHILD = "child of "
 LONGEST = 120
 """Characters of a command line in a sentence."""
 
@@ -148,15 +150,18 @@ def judge(
     others: Collection[tuple[Entry, str]] = (),
     loops: Collection[int] = (),
 ) -> Verdict:
-    """Judges the Pythons of a pod. `others`: what else runs, with the names of the programs;
+    """Judges the Pythons of a pod. `others`: what else runs, with the files of the programs;
     `loops`: those of them that start the same again and again.
     """
     top = max((python.level for python in pythons), default=OTHER)
-    ranks = [python for python in pythons if python.level == top] if top else []
+    ranks = [python for python in pythons if python.level == top]
+    if not top:  # An installed tool trains, if any Python does.
+        ranks = [tool for tool in ranks if not tool.listens and not tool.key.startswith(CHILD)]
     ended = [python for python in pythons if python.ended is not None]
     verdict = Verdict()
     for python in pythons:
-        if python.ended is None and python.level >= OWN and not _serves(python, ended):
+        own = python.level >= OWN or python in ranks
+        if python.ended is None and own and not _serves(python, ended):
             verdict.waits_for.append(str(python))
     fallen = [
         python
@@ -183,9 +188,11 @@ def judge(
     parents = {rank.entry.parent for rank in failed}
     trained = any(python.saved or python.level == TRAINED for python in ended)
     well = not ranks or any(python.went_well for python in ended if python in ranks)
-    for entry, name in others:
+    for entry, file in others:
+        name = PurePosixPath(file).name
         began = trained or (well and entry.pid in loops)
-        if name in MAY_START and entry.state not in "ZX" and (entry.pid in parents or not began):
+        starts = name in MAY_START and (entry.pid in parents or not began)
+        if entry.state not in "ZX" and (starts or (not ranks and _is_own(file))):
             verdict.waits_for.append(f"process {entry.pid} ({name})")
     return verdict
 
@@ -259,6 +266,11 @@ def _tells(python: Python) -> bool:
     code = python.code or 0
     signaled = code > 128 and code != 128 + signal.SIGTERM
     return python.forked and (signaled or (python.told and code > 0))
+
+
+def _is_own(file: str) -> bool:
+    """Whether a program is no installed one."""
+    return bool(file) and not INSTALLED.search(file)
 
 
 def _age(entry: Entry) -> float:
@@ -494,7 +506,7 @@ class Ranks:
         elif kind == "forked":
             parent = self._seen.get(python.entry.parent)
             python.forked = True
-            python.key = f"child of {parent.key if parent else python.entry.parent}"
+            python.key = f"{CHILD}{parent.key if parent else python.entry.parent}"
             python.own = python.imported = False
         elif kind in ("error", "words"):
             python.error, python.uncaught = text, kind == "error"
@@ -534,7 +546,7 @@ class Ranks:
         folders = (process_table.read_link(entry.pid, "cwd"), variables.get("PYTHONPATH", ""))
         key, arguments, own = self._identify(words, *folders)
         if not key and above:  # Python starts processes of its own by -c.
-            key = f"child of {above[0].key}"
+            key = f"{CHILD}{above[0].key}"
         elif not key:
             key, own = " ".join(words[1:]), True
         session = 0
@@ -575,7 +587,7 @@ class Ranks:
         if not rest or rest[0].startswith(("-", "/dev/")):
             return "", [], False
         script = Path(os.path.realpath(Path(folder, rest[0])))
-        own = script.is_relative_to(self._program) or not INSTALLED.search(str(script))
+        own = script.is_relative_to(self._program) or _is_own(str(script))
         return str(script), rest[1:], own
 
     # What Linux tells.
@@ -593,7 +605,8 @@ class Ranks:
         self.met |= sockets.met
         self.receive()
         self._others = []
-        for entry, name in found:
+        for entry, file in found:
+            name = PurePosixPath(file).name
             python = self._seen.get(entry.pid)
             known = python is not None and python.entry.started == entry.started
             if name.startswith(("python", "pypy")) and entry.state not in "ZX":
@@ -602,15 +615,15 @@ class Ranks:
                 elif not known:
                     self._others.append((entry, "sh"))  # Nobody knows yet what it is.
             elif not known:
-                self._others.append((entry, name))
+                self._others.append((entry, file))
             if known and python is not None:
                 if not python.hooked and not python.imported and _has_imported(entry.pid):
                     python.imported = True
                 python.joined = python.joined or entry.pid in sockets.connected
                 python.listens = python.listens or entry.pid in sockets.listening
-        names = {entry.pid: name for entry, name in found}
-        for entry, name in self._others:
-            if names.get(entry.parent) in MAY_START and name not in MAY_START:
+        may_start = {entry.pid for entry, file in found if PurePosixPath(file).name in MAY_START}
+        for entry, _ in self._others:
+            if entry.parent in may_start and entry.pid not in may_start:
                 with contextlib.suppress(OSError):
                     words = " ".join(process_table.read_list(entry.pid, "cmdline"))
                     if words:
@@ -622,7 +635,7 @@ class Ranks:
 
     def _scan(self, but: Collection[int]) -> tuple[list[tuple[Entry, str]], world.Sockets]:
         found = [
-            (entry, PurePosixPath(process_table.read_link(entry.pid, "exe")).name)
+            (entry, process_table.read_link(entry.pid, "exe"))
             for entry in process_table.descendants(os.getpid(), but)
         ]
         pids = [entry.pid for entry, _ in found]

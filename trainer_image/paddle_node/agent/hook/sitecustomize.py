@@ -75,7 +75,7 @@ class Hook:
 
         def _exit(status):
             try:
-                if self.words:
+                if self.words or fell(last_error()):
                     self.tell_words()
                 self.write(self.fd, bytes(bytearray([status & 255])))
             except Exception:
@@ -137,9 +137,9 @@ class Hook:
 
     def tell_words(self, error=None):
         """Tells with which words this process ends, before its exit code."""
-        error = error or getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+        error = error or last_error()
         if error is not None:
-            self.tell("error " + describe(error))
+            self.tell(("fell " if fell(error) else "error ") + describe(error))
         elif self.words:
             self.tell("words " + self.words.strip().partition("\n")[0][:LONGEST])
 
@@ -289,6 +289,17 @@ class Hook:
         "paddle.optimizer.optimizer": tell_steps,
         "torch.optim.optimizer": tell_steps,
     }
+
+
+def last_error():
+    """Returns the exception that Python, or an extension, printed last."""
+    return getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+
+
+def fell(error):
+    """Whether an exception has ended the program, with whatever code that leaves then."""
+    trace = getattr(error, "__traceback__", None)
+    return trace is not None and trace.tb_frame.f_globals.get("__name__") in ("__main__", "runpy")
 
 
 def describe(error):
