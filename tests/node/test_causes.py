@@ -36,15 +36,30 @@ def command(job):
 STEPS = {"METRICS": json.dumps({"loss": r"loss (\d+)"})}
 
 
-def test_an_exception_before_the_first_step_ends_the_job(command):
-    pods = command("raise ValueError('no such flag')", **STEPS)
+FAILS = "raise ValueError('no such flag')"
+
+
+@pytest.mark.parametrize(("lines", "attempts", "tried"), [
+    (f"import paddle.distributed\n{FAILS}", 4, 1),
+    (FAILS, 3, 1),
+    (f"try:\n    {{}}['key']\nexcept KeyError:\n    {FAILS}", 3, 1),
+    # A first epoch may say nothing until its end, and one line an epoch may be no metric.
+    (FAILS, 4, 4),
+    (f"print('epoch 1 took 7 s', flush=True)\n{FAILS}", 3, 3),
+    (f"print('loss 3', flush=True)\n{FAILS}", 3, 3),
+])  # fmt: skip
+def test_an_exception_before_the_first_step_ends_the_job(command, lines, attempts, tried):
+    pods = command(lines, ATTEMPTS=str(attempts), **STEPS)
+    module = pods.folder.program("quick_start") / "paddle/distributed.py"
+    module.parent.mkdir()
+    for file in (module, module.with_name("__init__.py")):
+        file.touch()
     pods.start()
     pods.end_with(1)
-    assert len(pods.attempts()) == 1
-    assert re.search(
-        "attempt 1 failed before a step was seen and is not tried again: .* ValueError: no such f",
-        pods.log(0).splitlines()[-1],
-    )
+    assert len(pods.attempts()) == tried
+    last = pods.log(0).splitlines()[-1]
+    once = r"attempt 1 failed before a step was seen and is not tried again: .* ValueError: no such"
+    assert re.search(once, last) if tried == 1 else "before a step" not in last, last
 
 
 FROZEN = """

@@ -57,8 +57,8 @@ def tried(run: Run, most: int = 20, **fall) -> int:
     (False, {}, {"code": 1, "error": "ImportError: x"}, 3, "^3 attempts ended without progress"),
     (False, {}, {"code": 1, "error": "ImportError: x", "uncaught": True, "stepped": True}, 3,
      "^3 attempts ended without progress"),
-    # Its own exception before its first step; without a hook, `metrics` decide, or who set a limit.
-    (False, STEPS, FALLS, 1, NOT_AGAIN),
+    # Its own exception before its first step; where nobody can know of one, the limit decides.
+    (False, STEPS, FALLS, 3, "^3 attempts ended without progress"),
     (False, STEPS | {"ATTEMPTS": "11"}, FALLS | {"stepped": False}, 1, NOT_AGAIN),
     (False, STEPS | {"ATTEMPTS": "11"}, FALLS, 11, "^11 attempts resumed from the same files and"),
     (False, {}, FALLS | {"stepped": False}, 1, NOT_AGAIN),

@@ -72,6 +72,14 @@ if __name__ == "__main__":
     rank.start()
     rank.join()
 """
+# Starts a rank in a session of its own, and falls with it, as torchrun, accelerate and Paddle's do.
+LAUNCHER = """
+import subprocess, sys
+import paddle.distributed
+words = sys.argv[next(place for place, word in enumerate(sys.argv) if word.endswith("train.py")):]
+if code := subprocess.Popen([sys.executable, *words], start_new_session=True).wait():
+    raise RuntimeError(f"ChildFailedError: {code}")
+"""
 LAUNCHES = """
 import subprocess, sys
 subprocess.run([sys.executable, "train.py", *sys.argv[1:]])
@@ -172,6 +180,19 @@ if __name__ == "__main__":
         pool.map(abs, [1, 2, 3])
     runpy.run_path("train.py", run_name="__main__")
 """
+# Its last exit handler hides what happened.
+LEAVES = """
+import atexit, os, runpy
+atexit.register(os._exit, 0)
+runpy.run_path("train.py", run_name="__main__")
+"""
+# Python prints an exception of C's caller, and goes on.
+CALLBACK = """
+import ctypes, os, runpy
+ctypes.CFUNCTYPE(None)(lambda: 1 / 0)()
+runpy.run_path("train.py", run_name="__main__")
+os._exit(0)
+"""
 # Plain Python that saves in the job's output.
 SAVES_RESULT = """
 import os, time
@@ -184,11 +205,13 @@ FILES = {
     "train.py": TRAIN, "forks.py": FORKS, "spawns.py": MULTIPROCESSING, "launches.py": LAUNCHES,
     "retries.py": RETRIES, "plain.py": PLAIN, "plot.py": PLOT, "handles.py": HANDLES,
     "daemon.py": DAEMON, "service.py": SERVICE,
-    "paddle/__init__.py": "in_dynamic_mode = lambda: True\n", "paddle/distributed.py": "",
+    "paddle/__init__.py": "in_dynamic_mode = lambda: True\n", "paddle/distributed/__init__.py": "",
+    "paddle/distributed/launch.py": LAUNCHER, "torchrun": LAUNCHER, "accelerate": LAUNCHER,
     "paddle/optimizer/__init__.py": "",
     "paddle/optimizer/optimizer.py": "class Optimizer:\n    def _apply_optimize(self): pass\n",
     "smoke.py": SMOKE, "monitors.py": MONITORS, "ready.py": READY, "listing.py": LISTING,
     "waits.py": WAITS, "slow.py": SLOW, "pool.py": POOL,
+    "leaves.py": LEAVES, "callback.py": CALLBACK,
     "saves_result.py": SAVES_RESULT, "thread.py": THREAD, "conda.py": CONDA,
     "Makefile": "train:\n\t-python train.py raise\n",
 }  # fmt: skip
@@ -258,6 +281,8 @@ def scripts(job):
     return make
 
 
+# Plain Python that is installed: its file is none of the program's.
+TOOL = "install -D slow.py $WROTE/$RANK.d/bin/tool; python $WROTE/$RANK.d/bin/tool"
 UV = f"{ENTRY.parents[1]}/.venv-uv/bin/uv run --no-project --python $(which python)"
 LABEL = r"RuntimeError: out of range label 17"
 BAD = {
@@ -327,6 +352,25 @@ BAD = {
         "PYTHONPATH=src:$PYTHONPATH python -m pkg.plain raise | tee log",
         "a plain program fell",
     ),
+    "conda run and a kill": ("python conda.py python train.py kill || true", "SIGKILL"),
+    "bash -c": ("bash -c 'python train.py kill; true'", "SIGKILL"),
+    "Perl": ("nohup perl -e 'sleep 1; system(\"python train.py raise\")' > log 2>&1 &", LABEL),
+    "an installed tool": (f"{TOOL} SIGKILL | tee log", "SIGKILL"),
+    "an installed tool in the background": (f"{TOOL} SIGKILL > log &", "SIGKILL"),
+    "os._exit behind an exception": ("python leaves.py raise", LABEL),
+    "python -i": ("python -i train.py raise < /dev/null", LABEL),
+}
+LAUNCHERS = {
+    "Paddle's": "python -m paddle.distributed.launch",
+    "torchrun": "python torchrun",
+    "accelerate": "python accelerate launch --num_machines 2 --machine_rank $RANK",
+}
+BACKGROUND = {"a job": "{} &", "nohup": "nohup {} > train.log 2>&1 &\necho started"}
+BAD |= {
+    f"{launcher}, {background}, {how}": (lines.format(f"{words} train.py {how}"), cause)
+    for launcher, words in LAUNCHERS.items()
+    for background, lines in BACKGROUND.items()
+    for how, cause in (("raise", LABEL), ("kill", "SIGKILL"))
 }
 
 
@@ -390,18 +434,30 @@ SOUND = {
         "python -c 'import threading as t; t.Thread(target=lambda: 1 / 0).start(); import train'"
     ),
     "a wait": "python waits.py\nnohup python train.py > log &",
+    "Perl": "nohup perl -e 'sleep 1; system(\"python train.py\")' > log 2>&1 &",
+    "an installed tool in the background": f"{TOOL} | tee log &",
+    "a program of no Python in the background": (
+        "cp $(which bash) compiled\nnohup ./compiled -c 'sleep 1; echo > $WROTE/$RANK; exit' &"
+    ),
+    "a callback that fell": "python callback.py",
+    "killed once under conda run": "python conda.py \"python train.py 'killed once'\" || true",
+}
+SOUND |= {
+    f"{launcher}, {background}": lines.format(f"{words} train.py")
+    for launcher, words in LAUNCHERS.items()
+    for background, lines in BACKGROUND.items()
 }
 
 
 @pytest.mark.parametrize("name", SOUND)
 def test_training_that_went_well_is_no_failure(scripts, name) -> None:
-    pods = scripts(SOUND[name], ATTEMPTS="2" if name == "killed once" else "1")
+    pods = scripts(SOUND[name], ATTEMPTS="2" if "killed once" in name else "1")
     pods.start()
     logs = pods.end_with()
     assert (pods.place / "wrote/0").exists() and (pods.place / "wrote/1").exists(), logs
-    assert len(pods.attempts()) == (2 if name == "killed once" else 1)
+    assert len(pods.attempts()) == (2 if "killed once" in name else 1)
     said = re.search("the job is done(.*)", logs)[1]
-    assert "connected" not in said or re.search("slow|monitors|result", SOUND[name])
+    assert "connected" not in said or re.search("slow|monitors|result|compiled", SOUND[name])
     plot = "plot.py ended with 1: ImportError: no module named matplotlib (plot.py:1)"
     assert (plot in said) == ("plot.py" in SOUND[name]), said
     assert "ready.py" not in said

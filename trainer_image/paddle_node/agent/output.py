@@ -37,6 +37,7 @@ LONGEST_ERROR = 300
 
 _RANK = re.compile(r"\[(?:rank|default)\d+\]: ?")
 """What torch writes before each line of a rank's traceback."""
+_CHAINED = re.compile("(The above|During handling of the above) exception")
 _OF_LAUNCHER = re.compile(r"torch\.distributed\.elastic\.[\w.]*ChildFailedError:")
 """torchrun's own error, after those of its ranks: it says only that one of them failed."""
 
@@ -135,6 +136,8 @@ class Exceptions:
         self.last = ""
         self.behind = True
         """Whether output follows the exception; also if there is no exception."""
+        self.beside = False
+        """Whether anything but tracebacks was said."""
         self._place: str | None = None
         """The place that the current traceback names, as far as it is known; None: no traceback is
         being read.
@@ -142,9 +145,12 @@ class Exceptions:
 
     def read(self, line: str) -> None:
         line = _RANK.sub("", line)
+        begins = line.endswith("Traceback (most recent call last):")
         if line.strip():
             self.behind = True
-        if line.endswith("Traceback (most recent call last):"):
+            inside = begins or self._place is not None or _CHAINED.match(line)
+            self.beside = self.beside or not inside
+        if begins:
             self._place = ""
         elif (frame := re.match(r'\s+File "([^"]+)", line (\d+)(, in |$)', line)) and (
             self._place is not None or not frame[3]

@@ -313,7 +313,7 @@ class Ranks:
     def __init__(self, pod: PodEnvironment, on_step: Callable[[Python], object]) -> None:
         name = os.urandom(12).hex()
         self.folder = pod.home / "python" / name
-        self._program = pod.program
+        self._pod, self._program = pod, pod.program
         self._on_step = on_step
         self._seen: dict[int, Python] = {}
         self.all: list[Python] = []
@@ -347,7 +347,7 @@ class Ranks:
         self.all, self._others, self.met = [], [], set()
         self._program = Path(os.path.realpath(pod.program))
         self._addresses = frozenset(addresses)
-        self._inside = pod.pod_ip
+        self._pod, self._inside = pod, pod.pod_ip
         with contextlib.suppress(OSError):
             shutil.rmtree(self.folder)
             self.folder.mkdir()
@@ -601,7 +601,7 @@ class Ranks:
 
     async def look(self, but: Collection[int]) -> list[Entry]:
         """Looks at the processes below this one, except `but` and below, and returns them."""
-        found, sockets = await background.call(partial(self._scan, but))
+        found, sockets = await background.call(partial(self._scan, but, self._is_joined()))
         self.met |= sockets.met
         self.receive()
         self._others = []
@@ -633,12 +633,20 @@ class Ranks:
             self._refresh(python)
         return [entry for entry, _ in found]
 
-    def _scan(self, but: Collection[int]) -> tuple[list[tuple[Entry, str]], world.Sockets]:
+    def _is_joined(self) -> bool:
+        """Whether all that may train are seen to be connected: their sockets show nothing more."""
+        running = [one for one in self.all if one.ended is None and one.level >= OWN]
+        met = bool(self.met) or not self._pod.trainer_id  # Peers come to trainer 0.
+        return met and bool(running) and all(one.level == TRAINED and one.joined for one in running)
+
+    def _scan(
+        self, but: Collection[int], joined: bool
+    ) -> tuple[list[tuple[Entry, str]], world.Sockets]:
         found = [
             (entry, process_table.read_link(entry.pid, "exe"))
             for entry in process_table.descendants(os.getpid(), but)
         ]
-        pids = [entry.pid for entry, _ in found]
+        pids = [] if joined else [entry.pid for entry, _ in found]
         return found, world.find_sockets(pids, self._addresses, self._inside)
 
     def _refresh(self, python: Python) -> None:

@@ -27,7 +27,7 @@ from paddle_node.environment import PodEnvironment
 from paddle_node.failure import Failure
 from paddle_node.rendezvous import messages as m
 from paddle_node.rendezvous.current_attempt import SILENCE_SHARE
-from paddle_node.rendezvous.policy import NOT_ITS_FAULT
+from paddle_node.rendezvous.policy import NOT_ITS_FAULT, Facts
 from paddle_node.runtimes import Process, Runtime, remarks
 
 MOST_NAMED = 5
@@ -496,7 +496,7 @@ class WorkerGroup:
                 trainer=True,
                 error="" if rank.code in NOT_ITS_FAULT[1:] else rank.error or worker.error,
                 uncaught=rank.uncaught,
-                stepped=self._ranks.has_stepped(),
+                stepped=self._has_stepped(worker),
                 ago=time.monotonic() - rank.at,
             )
         )
@@ -531,11 +531,19 @@ class WorkerGroup:
                 trainer=worker.process.role == "trainer",
                 error="" if code in NOT_ITS_FAULT else error,
                 uncaught=uncaught,
-                stepped=self._ranks.has_stepped() if worker.process.judged else None,
+                stepped=self._has_stepped(worker) if worker.process.judged else None,
                 ago=time.monotonic() - worker.end,
                 silent=worker.silent,
             )
         )
+
+    def _has_stepped(self, worker: Worker) -> bool | None:
+        """Whether anything in this pod made a step; None: nobody can know. Plain Python that began
+        anew and said nothing before it fell made none, unless the raised limit says otherwise.
+        """
+        anew = worker.process.environ.get(Variable.RESUMED) == "{}"
+        mute = anew and worker.mute and self._pod.attempts <= Facts.limit
+        return False if (stepped := self._ranks.has_stepped()) is None and mute else stepped
 
     def _say(self, text: str) -> None:
         say_as_agent(self._pod, text)

@@ -125,7 +125,7 @@ def find_sockets(pids: Collection[int], addresses: Collection[str], own: str) ->
     # In a rehearsal a peer that connects has no address of its own.
     inside = here if ipaddress.ip_address(own).is_loopback else set()
     sockets: dict[str, set[str]] = {}
-    for table in ("tcp", "tcp6"):
+    for table in ("tcp", "tcp6") if pids else ():  # Each takes the kernel milliseconds.
         with contextlib.suppress(OSError):
             for line in Path("/proc/self/net", table).read_text().splitlines()[1:]:
                 words = line.split()
@@ -136,7 +136,7 @@ def find_sockets(pids: Collection[int], addresses: Collection[str], own: str) ->
                 elif words[3] == _ESTABLISHED and (remote in peers or local in inside):
                     sockets[name] = {"connected", *(["met"] if remote in peers - here else [])}
     found = Sockets(set(), set(), set())
-    for pid in pids if sockets else ():
+    for pid in pids:
         with contextlib.suppress(OSError):
             for entry in os.scandir(f"/proc/{pid}/fd"):
                 with contextlib.suppress(OSError):

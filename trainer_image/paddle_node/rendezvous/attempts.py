@@ -108,22 +108,13 @@ class Record:
     def last(self) -> RecordedAttempt:
         return self._attempts[-1]
 
-    def end(
-        self,
-        ending: AttemptEnd,
-        progress: str = "",
-        saved: float = 0.0,
-        metrics: bool = False,
-    ) -> None:
+    def end(self, ending: AttemptEnd, progress: str = "", saved: float = 0.0) -> None:
         """Records the end of the present attempt.
 
-        `progress`: what it completed. `saved`: when something was last saved. `metrics`: of a
-        command, its log would show each step: without any, it made none.
+        `progress`: what it completed. `saved`: when something was last saved.
         """
         last, first = self.last, steps.first_report(self._folder, self.last.number)
         stepped = ending.stepped or (True if first is not None else ending.stepped)
-        if stepped is None and metrics and not last.resume:
-            stepped = False
         # A clock that was set back must not make time negative.
         ended = max(time.time(), last.started)
         seconds = goodput.split_seconds(

@@ -145,9 +145,6 @@ class Bookkeeper:
                     ending,
                     progress,
                     retry(self._progress.save_time, self._say) if progress else 0.0,
-                    # One line an epoch shows no first step: who raised the limit decides.
-                    metrics=bool(self._pod.command.metrics)
-                    and self._pod.attempts <= policy.Facts.limit,
                 )
         except OSError as error:
             self._say(f"the attempt's end cannot be recorded: {error.strerror or error}")
