@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from paddle_node import contract
+from paddle_node.agent.process_table import read_entry
 from paddle_node.contract import Variable
 from paddle_node.environment import Reader
 
@@ -44,7 +45,7 @@ def write(home: Path, state: str, where: str = "", held: float = 0.0) -> None:
     process_facts = {
         "clock": time.monotonic(),
         "process": os.getpid(),
-        "started": _start_time(os.getpid()),
+        "started": (entry := read_entry(os.getpid())) and entry.started,
     }
     temporary.write_text(
         json.dumps({**process_facts, "state": state, "where": where, "held": held}) + "\n"
@@ -70,19 +71,12 @@ def kill_frozen(status: Mapping[str, Any] | None, now: float) -> bool:
     container is out of reach.
     """
     frozen = status is not None and now - float(status["clock"]) > FROZEN and status["process"] != 1
-    if status is None or not frozen or _start_time(status["process"]) != (status["started"] or ""):
+    if status is None or not frozen or (entry := read_entry(status["process"])) is None:
+        return False
+    if entry.started != status["started"]:
         return False
     os.kill(status["process"], signal.SIGKILL)
     return True
-
-
-def _start_time(process: int) -> str | None:
-    """When a process began, in the kernel's clock ticks; None: there is no such process."""
-    try:
-        # The 20th field after the name, which may contain blanks and parentheses.
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
-    except OSError:
-        return None
 
 
 def main(environ: Mapping[str, str] = os.environ) -> int:

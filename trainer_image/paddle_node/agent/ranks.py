@@ -86,7 +86,6 @@ class Python:
     joined: bool = False
     """It was connected to a pod of the job."""
     listens: bool = False
-    stepped: bool = False
     steps: int = 0
     """`MANY` from so many on; before that, 1 from the first on."""
     told: bool = False
@@ -111,7 +110,7 @@ class Python:
     def level(self) -> int:
         """The evidence that it is a rank."""
         inherited = self.forked and any(python.imported for python in self.above)
-        if self.stepped or (self.joined and (self.imported or inherited)):
+        if self.steps or (self.joined and (self.imported or inherited)):
             return TRAINED
         if self.imported:
             return IMPORTED
@@ -235,7 +234,7 @@ def _tried_again(python: Python, ended: Iterable[Python]) -> bool:
 
 def _was_ended(python: Python) -> bool:
     """Whether the Python that started it ended it, and went well: a pool of processes."""
-    if python.code not in TOLD or (python.code is None and python.stepped):
+    if python.code not in TOLD or (python.code is None and python.steps):
         return False
     return any(other.went_well for other in python.above)
 
@@ -246,7 +245,7 @@ def _goes_on(rank: Python, ended: Iterable[Python]) -> bool:
     """
     others = [other for other in ended if other.went_well and other.level == rank.level]
     if rank.code in TOLD:
-        return not rank.stepped and bool(others)
+        return not rank.steps and bool(others)
     if rank.level > OWN or rank.code is None or rank.code > 128:
         return False
     return any(other.key != rank.key and other.began > (rank.ended or 0) for other in others)
@@ -313,7 +312,7 @@ class Ranks:
     def __init__(self, pod: PodEnvironment, on_step: Callable[[Python], object]) -> None:
         name = os.urandom(12).hex()
         self.folder = pod.home / "python" / name
-        self._pod, self._program = pod, pod.program
+        self._pod = pod
         self._on_step = on_step
         self._seen: dict[int, Python] = {}
         self.all: list[Python] = []
@@ -324,7 +323,6 @@ class Ranks:
         self._order = 0
         self._open: dict[socket.socket, Python] = {}
         self._addresses: frozenset[str] = frozenset()
-        self._inside = ""
         self.met: set[int] = set()
         """Processes of this pod that have been connected to another pod."""
         with contextlib.suppress(OSError):
@@ -345,9 +343,8 @@ class Ranks:
         self._seen.clear()
         self._started.clear()
         self.all, self._others, self.met = [], [], set()
-        self._program = Path(os.path.realpath(pod.program))
         self._addresses = frozenset(addresses)
-        self._pod, self._inside = pod, pod.pod_ip
+        self._pod = pod
         with contextlib.suppress(OSError):
             shutil.rmtree(self.folder)
             self.folder.mkdir()
@@ -411,7 +408,7 @@ class Ranks:
         of them has imported Paddle or torch, or one had no hook.
         """
         ranks = [python for python in self.all if python.level >= IMPORTED]
-        if any(python.stepped for python in self.all):
+        if any(python.steps for python in self.all):
             return True
         return False if ranks and all(rank.hooked and not rank.static for rank in ranks) else None
 
@@ -486,21 +483,18 @@ class Ranks:
         if len(packet) == 1:
             python.told = True
             self._end(python, packet[0])
-        elif kind == "imports":
-            python.imported = True
-        elif kind == "static":
-            python.static = True
+        elif kind in ("imported", "static"):
+            setattr(python, kind, True)
         elif kind == "saves":
             for saver in (python, *python.above):
                 saver.saved = True
-        elif kind == "step":
-            python.stepped, python.steps = True, python.steps + 1
-            self._on_step(python)
-        elif kind == "steps":
-            python.steps = MANY
+        elif kind in ("step", "steps"):
+            python.steps = max(python.steps, 1 if kind == "step" else MANY)
             self._on_step(python)
         elif kind == "peer":
-            joined, met = world.is_inside(*text.partition(" ")[::2], self._addresses, self._inside)
+            joined, met = world.is_inside(
+                *text.partition(" ")[::2], self._addresses, self._pod.pod_ip
+            )
             python.joined = python.joined or joined
             self.met |= {python.entry.pid} if met else set()
         elif kind == "forked":
@@ -575,10 +569,11 @@ class Ranks:
         user's own. `path`: PYTHONPATH.
         """
         _, module, rest = command_line.split_python(["python", *words[1:]])
+        program = os.path.realpath(self._pod.program)
         if module:
             files = [Path(folder, base, *module.split(".")) for base in ["", *path.split(":")]]
             own = any(
-                file.is_relative_to(self._program)
+                file.is_relative_to(program)
                 and (file.with_suffix(".py").is_file() or file.is_dir())
                 for file in map(Path, map(os.path.realpath, files))
             )
@@ -587,7 +582,7 @@ class Ranks:
         if not rest or rest[0].startswith(("-", "/dev/")):
             return "", [], False
         script = Path(os.path.realpath(Path(folder, rest[0])))
-        own = script.is_relative_to(self._program) or _is_own(str(script))
+        own = script.is_relative_to(program) or _is_own(str(script))
         return str(script), rest[1:], own
 
     # What Linux tells.
@@ -647,7 +642,7 @@ class Ranks:
             for entry in process_table.descendants(os.getpid(), but)
         ]
         pids = [] if joined else [entry.pid for entry, _ in found]
-        return found, world.find_sockets(pids, self._addresses, self._inside)
+        return found, world.find_sockets(pids, self._addresses, self._pod.pod_ip)
 
     def _refresh(self, python: Python) -> None:
         """Takes in how a Python ended that did not say so itself."""

@@ -541,9 +541,10 @@ class WorkerGroup:
         """Whether anything in this pod made a step; None: nobody can know. Plain Python that began
         anew and said nothing before it fell made none, unless the raised limit says otherwise.
         """
+        stepped, said = self._ranks.has_stepped(), worker.log.exceptions
         anew = worker.process.environ.get(Variable.RESUMED) == "{}"
-        mute = anew and worker.mute and self._pod.attempts <= Facts.limit
-        return False if (stepped := self._ranks.has_stepped()) is None and mute else stepped
+        mute = anew and said.last and not said.beside and self._pod.attempts <= Facts.limit
+        return False if stepped is None and mute else stepped
 
     def _say(self, text: str) -> None:
         say_as_agent(self._pod, text)

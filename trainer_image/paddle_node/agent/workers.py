@@ -78,11 +78,6 @@ class Worker:
         return not self.log.exceptions.behind
 
     @property
-    def mute(self) -> bool:
-        """Whether it said nothing before the exception that ended it."""
-        return bool(self.log.exceptions.last) and not self.log.exceptions.beside
-
-    @property
     def quiet(self) -> float:
         return time.monotonic() - self.log.last_output
 

@@ -179,7 +179,7 @@ class Hook:
     def find_spec(self, name, path=None, target=None):
         """Never finds a module; takes note of those that make a rank."""
         if name in RANK_MODULES:
-            self.tell("imports")
+            self.tell("imported")
         elif name in self.patches:
             return self.patch(name, path)
         return None
