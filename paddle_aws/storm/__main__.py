@@ -72,8 +72,8 @@ def _storm(machine: str, arguments: argparse.Namespace) -> None:
     _refuse_foreign(FOLDER)
     kind = "the faults that --faults names" if plan.schedule else f"faults of seed {plan.seed}"
     echo(
-        f"storm of {arguments.job.name} on {machine}: {count(plan.calm, 'undisturbed run')}, then "
-        f"{plan.runs} with {kind}"
+        f"storm of {arguments.job.name} on {machine}: {count(plan.calm, 'undisturbed run')}, "
+        f"{2 * plan.calm} if they differ, then {plan.runs} with {kind}"
     )
     try:
         FOLDER.mkdir(exist_ok=True)
