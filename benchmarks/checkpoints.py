@@ -2,6 +2,11 @@
 
     python benchmarks/checkpoints.py [--kills 10] [--minutes 0.2] [--runtime fleet-ps]
 
+    python benchmarks/checkpoints.py --gigabytes 1 [--speed 50] [--interval 10]
+
+measures instead what a command's save costs on a volume that takes so many MB/s, without and with
+`checkpoints: local`: for how long training stands still, and what a kill loses.
+
 A job of two trainers is killed at random moments: a trainer, or with fleet-ps also a pserver. Each
 record that a trainer was given is written down with its time, so that work done again shows. A kill
 should cost at most the interval, a step and a save.
@@ -10,17 +15,21 @@ should cost at most the interval, a step and a save.
 import argparse
 import contextlib
 import itertools
+import json
 import os
 import random
 import re
 import signal
+import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(PROJECT / "tests/fleet"), str(PROJECT / "trainer_image")]
+sys.path[:0] = [str(PROJECT / "tests" / room) for room in ("fleet", "node")]
+sys.path[:0] = [str(PROJECT / "trainer_image")]
+from node_pods import ENTRY, StandIns  # noqa: E402
 from paddle_node.training import shard  # noqa: E402
 from training_job import TrainingJob  # noqa: E402
 
@@ -35,6 +44,95 @@ if not os.path.exists(f'{PLACE}/released'):
 """Until the last kill, trainer 1's first pass outlasts all attempts, and trainer 0 waits for it at
 the end of that pass.
 """
+
+
+SLOW_WRITES = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+ssize_t write(int file, const void *content, size_t size) {
+    static ssize_t (*real)(int, const void *, size_t);
+    if (!real) real = dlsym(RTLD_NEXT, "write");
+    char link[64], path[4096];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", file);
+    ssize_t length = size > 65536 ? readlink(link, path, sizeof path - 1) : -1;
+    if (length > 0) {
+        path[length] = 0;
+        if (strstr(path, "/volume/")) usleep(size / atof(getenv("MEGABYTES")));
+    }
+    return real(file, content, size);
+}
+"""
+"""Slows down writes to the volume, as a file server does: a close on NFS waits for them."""
+SAVES = """
+import os, sys, time
+block, path = os.urandom(4 << 20), sys.argv[1] if len(sys.argv) > 1 else ""
+step = int(path.rpartition("-")[2]) if path else 0
+if path:
+    print(f"resumed {step} {time.time()}", flush=True)
+saved = time.time()
+os.makedirs("output", exist_ok=True)
+while not os.path.exists(RELEASED):
+    time.sleep(0.1)
+    step += 1
+    print(f"step {step} {time.time()}", flush=True)
+    if time.time() - saved > INTERVAL:
+        began = saved = time.time()
+        os.mkdir(f"output/step-{step}")
+        with open(f"output/step-{step}/weights", "wb", buffering=0) as file:
+            for _ in range(BLOCKS):
+                file.write(block)
+        print(f"stood {time.time() - began:.2f}", flush=True)
+        for old in sorted(os.listdir("output"), key=lambda name: int(name[5:]))[:-2]:
+            os.remove(f"output/{old}/weights")
+            os.rmdir(f"output/{old}")
+"""
+
+
+def save(place: Path, options: argparse.Namespace, checkpoints: str, victim: str) -> str:
+    """Kills a process or a pod after the third save. Returns what the saves and the kill cost."""
+    library = place / "slow.so"
+    if not library.exists():
+        compiler = ["gcc", "-shared", "-fPIC", "-O2", "-x", "c", "-", "-o", str(library), "-ldl"]
+        subprocess.run(compiler, input=SLOW_WRITES, text=True, check=True)
+    own = place / f"{checkpoints}-{victim}"
+    own.mkdir()
+    with StandIns(
+        own, 1, program=ENTRY, RUNTIME="launch", CHECKPOINTS=checkpoints, ATTEMPTS="9",
+        COMMAND=json.dumps([sys.executable, "train.py"]), RESUME='["{newest:output/step-*}"]',
+        CHECKPOINT_FILES='["weights"]',
+    ) as pods:  # fmt: skip
+        values = (str(own / "released"), options.interval, int(options.gigabytes * 1e9 / (4 << 20)))
+        program = f"RELEASED, INTERVAL, BLOCKS = {values!r}\n{SAVES}"
+        (pods.folder.program("quick_start") / "train.py").write_text(program)
+        environment = pods.environment
+        slow = {"LD_PRELOAD": str(library), "MEGABYTES": str(options.speed)}
+        pods.environment = lambda index, **more: environment(index, **more) | slow
+        pods.start()
+        pods.wait_until(lambda: len(re.findall("stood", pods.log(0))) >= 3)
+        time.sleep(options.interval / 2)
+        stood = [float(seconds) for seconds in re.findall(r"stood ([\d.]+)", pods.log(0))]
+        steps = {
+            int(step): float(at) for step, at in re.findall(r"step (\d+) ([\d.]+)", pods.log(0))
+        }
+        killed = time.time()
+        if victim == "pod":
+            pods.kill(0)
+            pods.start(0)
+        else:
+            os.kill(pods.child(0, "trainer"), signal.SIGKILL)
+        pods.wait_for(0, r"resumed \d+")
+        step, at = re.findall(r"resumed (\d+) ([\d.]+)", pods.log(0))[-1]
+        pods.release()
+        pods.end_with(0)
+        return (
+            f"stands still {sum(stood) / len(stood):6.2f} s a save; a killed {victim} loses "
+            f"{killed - steps[int(step)]:5.1f} s of work and trains again after "
+            f"{float(at) - killed:.1f} s"
+        )
 
 
 def trained(job: TrainingJob, trainer: int) -> list[tuple[int, float, list[str]]]:
@@ -85,7 +183,16 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--minutes", type=float, default=0.2)
     parser.add_argument("--runtime", choices=("fleet-ps", "collective"), default="fleet-ps")
+    parser.add_argument("--gigabytes", type=float, help="size of a command's save")
+    parser.add_argument("--speed", type=float, default=50, help="MB/s of the volume")
+    parser.add_argument("--interval", type=float, default=10, help="seconds between saves")
     options = parser.parse_args()
+    if options.gigabytes:
+        with tempfile.TemporaryDirectory() as place:
+            for checkpoints, victim in itertools.product(("volume", "local"), ("process", "pod")):
+                cost = save(Path(place), options, checkpoints, victim)
+                print(f"checkpoints: {checkpoints:6}  {cost}", flush=True)
+        return
     servers = options.runtime == "fleet-ps"
     with (
         tempfile.TemporaryDirectory() as place,

@@ -31,6 +31,7 @@ def settings(job: TrainingJob) -> dict[str, str]:
     """Returns the ConfigMap's data: how to train, including the user's variables."""
     data = job.data
     stages = data is not None and data.stage == "always" and not data.shared
+    local = job.checkpoints == "local"
     variables: dict[Any, object] = {
         Variable.RUNTIME: job.way.runtime,
         **pod.settings_by_variable(job),
@@ -43,7 +44,8 @@ def settings(job: TrainingJob) -> dict[str, str]:
         Variable.STAGE_TO: f"{contract.HOME}/shard" if stages else None,
         # A pod sees its node's disk, not its own share of it, and is evicted if it uses more than
         # its share.
-        Variable.STAGE_ROOM: int(amount(job.resources.scratch)) if stages else None,
+        Variable.STAGE_ROOM: int(amount(job.resources.scratch)) if stages or local else None,
+        Variable.CHECKPOINTS: "local" if local else None,
         Variable.GPUS: job.gpus.count or None,
         **(
             {Variable.EFA: job.resources.efa, **scheduling.EFA_VARIABLES}

@@ -5,6 +5,13 @@ from paddle_settings.conditions import Counts, in_file, in_group
 AGENT = in_file("with `controller: job`", lambda job: job.has_agent)
 OPERATOR = in_file("with `controller: paddlejob`", lambda job: not job.has_agent)
 COMMAND = in_file("with `command` and `controller: job`", lambda job: job.way.command)
+RESUMES = in_file(
+    "with `command` and `resume` or a recipe",
+    lambda job: (
+        job.way.command
+        and bool(job.resume or (job.applied_recipe and job.applied_recipe.resume_line))
+    ),
+)
 LAUNCH = in_file("with `command` and runtime launch", lambda job: job.way.launches)
 RECIPE = in_file(LAUNCH.only, lambda job: LAUNCH.holds(job, job) or job.recipe == "none")
 MODE = in_file("without `command`", lambda job: not job.way.launches)

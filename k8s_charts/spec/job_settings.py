@@ -109,6 +109,10 @@ class JobSettings(Settings):
     """How many of the newest passes stay on the volume; 0 keeps all."""
     checkpoint_minutes: Annotated[float, conditions.SAVES] = Field(default=10, ge=0, le=525_600)
     """Minutes between checkpoints inside a pass; 0: none."""
+    checkpoints: Annotated[Literal["volume", "local"], conditions.RESUMES] = "volume"
+    """Where a command writes its output. local: to its pod's scratch; complete checkpoints are
+    copied to the volume in the background, everything else at the end.
+    """
     resume_from: Annotated[Literal["same", "any"], conditions.AGENT] = "same"
     """same: resume only from passes of this very data and program; any: from the newest pass,
     whatever made it.

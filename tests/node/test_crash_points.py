@@ -16,10 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from paddle_node.agent.local_output import LocalOutput
 from paddle_node.data import inputs
 from paddle_node.failure import Failure
+from paddle_node.rendezvous import messages
 from paddle_node.requirements import archive
-from paddle_node.volume import durable, lease, passes
+from paddle_node.runtimes import Scratch
+from paddle_node.volume import durable, lease, passes, publication
 from paddle_node.volume.job_folder import JobFolder
 from test_file_progress import Job
 from test_passes import save
@@ -211,7 +214,112 @@ def environment_of_a_program(place: Path) -> tuple[Callable[[], object], Callabl
     return work, check
 
 
+STEPS = {f"output/step-{number}/part-{rank}": f"{number} {rank}" * 99
+         for number in (1, 2) for rank in (0, 1)}  # fmt: skip
+
+
+def _pod(place: Path, rank: int = 0) -> Any:
+    """The progress of a job of two pods with `checkpoints: local`, and a pod of it."""
+    job = Job(place)
+    job.number = passes.last_attempt(job.folder)
+    progress = job.progress(
+        PADDLE_NODE_CHECKPOINTS="local",
+        CONF_PADDLE_GRADIENT_NUM="2",
+        JOB_COMPLETION_INDEX=str(rank),
+        PADDLE_NODE_RESUME='["{newest:output/step-*}"]',
+        PADDLE_NODE_CHECKPOINT_FILES='["part-{rank}"]',
+    )
+    progress.scratch = Scratch(used=True)
+    return job, progress, progress._pod
+
+
+def _publish(place: Path, number: int, gone: tuple[str, ...] = ()) -> None:
+    """Both pods copy their parts of a checkpoint; then it is published."""
+    job, _, pod = _pod(place)
+    root = pod.folder.attempt("run", job.number)
+    name, parts = f"output/step-{number}", []
+    for rank in (0, 1):
+        of = f"{name}/part-{rank}"
+        source = place / f"scratch-{rank}" / of
+        source.parent.mkdir(parents=True, exist_ok=True)
+        source.write_text(STEPS[of])
+        checksum = publication.new_checksum()
+        checksum.update(source.read_bytes())
+        parts.append({of: [len(STEPS[of]), checksum.hexdigest()]})
+        target = root / publication.COPIES / f"key-{number}" / str(rank) / of
+        publication.copy(source, target, parts[rank][of], lambda: None)
+        publication.list_part(root, f"key-{number}", rank, parts[rank])
+    publication.publish(root, f"key-{number}", name, parts, 2, number * 10**9)
+    publication.discard(root, gone)
+
+
+def _check_steps(folder: Path, numbers: list[int]) -> None:
+    expected = {name: text for name, text in STEPS.items() if int(name[12]) in numbers}
+    found = {
+        path.relative_to(folder).as_posix(): path.read_text()
+        for path in (folder / "output").rglob("part-*")
+    }
+    assert found == expected
+
+
+def checkpoint_of_two_pods(place: Path) -> tuple[Callable[[], object], Callable[[], None]]:
+    """A second checkpoint comes to the volume, and the program has deleted the first one."""
+    job, progress, _ = _pod(place)
+    job.begin(progress)
+    _publish(place, 1)
+
+    def check() -> None:
+        job, progress, pod = _pod(place)
+        resumed = job.begin(progress, gone=False).resumed
+        root = pod.folder.attempt("run", job.number)
+        assert resumed["newest"] in ("output/step-1", "output/step-2")
+        number = int(resumed["newest"][-1])
+        assert resumed["content"] == f"key-{number}"
+        left = sorted(int(path.name[-1]) for path in (root / "output").glob("step-*"))
+        assert left in ([1], [1, 2], [2]) and number == left[-1]
+        _check_steps(root, left)
+        # A later checkpoint is published all the same, and a pod finds all of it.
+        _publish(place, 2, ("output/step-1",))
+        _check_steps(root, [2])
+        _fill(place, job.number, "key-2", 0)
+        _check_steps(pod.scratch(job.number), [2])
+
+    return lambda: _publish(place, 2, ("output/step-1",)), check
+
+
+def _fill(place: Path, number: int, content: str, earlier: int) -> LocalOutput:
+    _, _, pod = _pod(place, 1)
+    local = LocalOutput(pod, lambda text: None)
+    local.recover(pod)
+    resumed = {"newest": f"output/step-{content[-1]}", "content": content}
+    start = messages.Start(number, resumed, "", True, True, earlier, [resumed["newest"]])
+    local.begin(pod, start, local.interrupt())
+    return local
+
+
+def scratch_of_a_pod(place: Path) -> tuple[Callable[[], object], Callable[[], None]]:
+    """A pod's scratch takes what the last attempt left there, and the rest from the volume."""
+    job, progress, pod = _pod(place)
+    job.begin(progress)
+    _publish(place, 2)
+    (_fill(place, 1, "key-2", 0)._root / "output/log.txt").write_text("the log")
+    (pod.scratch(1) / "output/step-2/part-0").unlink()
+    job.begin(_pod(place)[1])
+
+    def check() -> None:
+        local = _fill(place, 2, "key-2", 1)
+        _check_steps(pod.scratch(2), [2])
+        local.look(final=True)
+        assert local.saves.parts["output/step-2"]["files"].keys() == {
+            "output/step-2/part-0", "output/step-2/part-1"
+        }  # fmt: skip
+
+    return lambda: _fill(place, 2, "key-2", 1), check
+
+
 SCENES = {
+    "a checkpoint of two pods": checkpoint_of_two_pods,
+    "the scratch of a pod": scratch_of_a_pod,
     "lease": lease_of_three,
     "passes": passes_of_a_job,
     "output": output_of_attempts(True),

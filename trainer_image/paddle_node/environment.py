@@ -28,6 +28,7 @@ from paddle_node.volume.passes import Identity
 DISCOVERIES = ("index", "pod-list")
 DEFAULT_RUNTIME = "fleet-ps"
 RESUME_FROM = ("same", "any")
+CHECKPOINTS = ("volume", "local")
 
 
 class Reader:
@@ -184,6 +185,8 @@ class Attempt:
     """What the runtime's `Progress.begin` chose to resume from, under the runtime's own names;
     empty: from the beginning.
     """
+    local: bool = False
+    """Whether its command writes to the pod's scratch instead of the volume."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,6 +238,9 @@ class PodEnvironment:
     python: str = sys.executable
     """Which Python runs the program: the image's, or that of the environment."""
     local_disk: LocalDisk | None
+    room: int | None
+    """Bytes that the pod's scratch may take; None: what the disk has."""
+    checkpoints: str = setting(Reader.choice, Variable.CHECKPOINTS, CHECKPOINTS)
     data_job: str = setting(Reader.text, Variable.DATA_JOB, "")
     trainers: int = setting(Reader.integer, Variable.TRAINERS)
     threads: int = setting(Reader.integer, Variable.THREADS)
@@ -293,6 +299,15 @@ class PodEnvironment:
     def ports(self) -> range:
         """The pserver's ports: dense, then sparse."""
         return range(self.port, self.port + self.ports_num + self.ports_num_sparse)
+
+    @property
+    def local(self) -> bool:
+        """Whether checkpoints go to the pod's scratch first."""
+        return self.checkpoints == "local"
+
+    def scratch(self, attempt: int) -> Path:
+        """The folder on this pod's scratch to which an attempt of its command writes."""
+        return self.home / "attempts" / f"{self.run_id}-{attempt}"
 
     @property
     def home(self) -> Path:
@@ -360,6 +375,7 @@ def parse(environ: Mapping[str, str] = os.environ, arguments: Sequence[str] = ()
         folder=folder,
         program=folder.program(settings["train_config_dir"]),
         local_disk=_local_disk(read, environ),
+        room=_room(read),
         checkpoint=read.seconds(Variable.CHECKPOINT)
         if read.text(Variable.CHECKPOINT, "")
         else math.inf,
@@ -437,8 +453,11 @@ def _refuse(wrong: object, sentence: str) -> None:
 def _local_disk(read: Reader, environ: Mapping[str, str]) -> LocalDisk | None:
     if not (folder := read.absolute(Variable.STAGE_TO, "")):
         return None
-    room = read.integer(Variable.STAGE_ROOM) if read.text(Variable.STAGE_ROOM, "") else None
-    return LocalDisk(contract.path(folder, environ), room)
+    return LocalDisk(contract.path(folder, environ), _room(read))
+
+
+def _room(read: Reader) -> int | None:
+    return read.integer(Variable.STAGE_ROOM) if read.text(Variable.STAGE_ROOM, "") else None
 
 
 def _describe(variable: Variable) -> str:

@@ -7,6 +7,7 @@ trainers, which may save until the grace period ends.
 """
 
 import asyncio
+import contextlib
 import signal
 import time
 import uuid
@@ -18,11 +19,12 @@ from typing import NoReturn
 from paddle_node import background
 from paddle_node.agent import exporter, health, node_check, output
 from paddle_node.agent.client import Client
+from paddle_node.agent.local_output import LOOK, Abandoned, LocalOutput, describe
 from paddle_node.agent.worker_group import State, WorkerGroup
 from paddle_node.background import Tasks
 from paddle_node.contract import ExitCode
 from paddle_node.environment import Attempt, PodEnvironment, WorkerEnvironment, endpoint, variables
-from paddle_node.failure import Failure
+from paddle_node.failure import BadData, Failure
 from paddle_node.rendezvous import heartbeat
 from paddle_node.rendezvous import messages as m
 from paddle_node.rendezvous.attempts import Record
@@ -76,6 +78,12 @@ class Agent:
         """The pod's settings, with the data and the program that it has read."""
         self._ready = False
         self._unread: Failure | None = None
+        self._full = False
+        """Whether the server knows that the scratch is full."""
+        self._local = LocalOutput(pod, self._say) if pod.local else None
+        """The pod's scratch as the output of its command."""
+        self._wake = asyncio.Event()
+        """Set when there may be something new on it."""
         self._fit = True
         """Whether the pod's node has passed its check, so that the pod may take part in an
         attempt.
@@ -95,6 +103,8 @@ class Agent:
             served = exporter.Exporter(self._observe, self._say)
             self._tasks.spawn(served.serve(self._pod.pod_ip, port))
         self._tasks.spawn(self._look_for_outcome())
+        if self._local is not None:
+            self._tasks.spawn(self._watch_saves(self._local))
         # The standby starts first: its imports take longer than everything else before training,
         # and need no rank.
         self._group.stand_by(self._pod)
@@ -118,6 +128,8 @@ class Agent:
             self._secret = await background.ask(
                 partial(run_secret.read, pod.folder, pod.run_id), pod, self._say
             )
+            if self._local is not None and not self._group.attempt:
+                await background.call(partial(self._local.recover, pod))
             if pod.trainer_id == 0:
                 self._server = Server(pod, self._discovery, self._tasks, self._say)
                 await self._server.serve(self._runtime, self._incarnation, self._secret)
@@ -222,7 +234,7 @@ class Agent:
             try:
                 address = await self._discovery.server_address()
                 return await Client.open(
-                    address, pod.control_port, self._secret, hello, lambda: self._group.beat
+                    address, pod.control_port, self._secret, hello, lambda: self._beat
                 )
             except OSError as error:
                 why = str(error.strerror or error)
@@ -244,6 +256,8 @@ class Agent:
     async def _follow(self, client: Client) -> None:
         """Obeys the rendezvous server until the server is lost or ranks must be reassigned."""
         self._tell()
+        if self._local is not None:
+            self._tell(self._local.saves)
         while True:
             try:
                 async with asyncio.timeout(
@@ -265,9 +279,12 @@ class Agent:
 
     async def _obey(self, message: m.Message) -> None:
         match message:
-            case m.Start(number, resumed, addresses):
+            case m.Start(number, resumed, addresses, local):
                 self._discovery.stop_requests()
-                self._start(Attempt(number, resumed), m.unpack(addresses))
+                self._start(Attempt(number, resumed, local), m.unpack(addresses), message)
+            case m.Copy() if self._local is not None:
+                copy = partial(self._local.copy, message, self._local.interrupt())
+                self._tasks.spawn(self._copy(self._local, copy))
             case m.PrepareAgain() if self._ready:
                 self._ready = False
                 self._tasks.spawn(self._prepare(pause=POLL))
@@ -297,6 +314,7 @@ class Agent:
         """Sends `message`, or else this pod's current state, to the rendezvous server if it is
         connected.
         """
+        self._wake.set()
         if self._client is None:
             return
         if message is None and self._unread is not None:
@@ -319,7 +337,57 @@ class Agent:
             )
         self._client.send(message)
 
-    def _start(self, attempt: Attempt, addresses: list[str]) -> None:
+    @property
+    def _beat(self) -> m.Beat:
+        beat = self._group.beat
+        if self._local is None or not self._local.busy:
+            return beat
+        # The trainers wait for the copy, or the job's end does.
+        waits = self._group.ended or beat.quiet is None
+        return replace(beat, quiet=0.0) if waits else beat
+
+    async def _watch_saves(self, local: LocalOutput) -> None:
+        """Tells the server which checkpoints the pod's scratch has."""
+        while True:
+            group = self._group
+            ended = bool(group.ended) and group.attempt == local.saves.attempt
+            look = partial(local.look, group.gone or ended, clean=ended)
+            self._wake.clear()
+            try:
+                if await background.call(look):
+                    self._tell_saves(local)
+            except OSError as error:
+                self._say(f"the pod's scratch cannot be read: {error.strerror or error}")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK):
+                    await self._wake.wait()
+
+    def _tell_saves(self, local: LocalOutput) -> None:
+        if self._client is not None:
+            self._client.send(local.saves)
+        if local.saves.full and self._group.state is State.RUNNING and not self._full:
+            self._full = True
+            self._say(local.saves.full)
+            self._tell(m.Lost(self._group.attempt, local.saves.full))
+
+    async def _copy(self, local: LocalOutput, copy: Callable[[], None]) -> None:
+        await background.call(copy)
+        self._tell_saves(local)
+
+    async def _fill(self, local: LocalOutput, start: m.Start, turn: int) -> bool:
+        """Prepares the scratch for an attempt. Returns False if that failed."""
+        try:
+            await background.call(partial(local.begin, self._prepared, start, turn))
+        except Abandoned:
+            return False
+        except (OSError, BadData) as error:
+            what = describe(error)
+            self._tell(m.Lost(start.attempt, what, 1, error=what, stepped=False))
+            return False
+        self._tell_saves(local)
+        return True
+
+    def _start(self, attempt: Attempt, addresses: list[str], start: m.Start) -> None:
         pod, manifest = self._prepared, self._prepared.folder.manifest
         worker = WorkerEnvironment(
             server=endpoint(addresses[0], pod.control_port),
@@ -339,6 +407,9 @@ class Agent:
             attempt.number,
             [replace(process, environ={**process.environ, **additions}) for process in processes],
             addresses,
+            None
+            if self._local is None
+            else partial(self._fill, self._local, start, self._local.interrupt()),
         )
 
     async def _end_workers(self) -> None:

@@ -10,10 +10,11 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from enum import Enum
 from functools import partial
+from typing import Any
 
 from paddle_node import background, command_line
 from paddle_node.agent import limits, ranks, world
@@ -150,9 +151,11 @@ class WorkerGroup:
         attempt: int,
         processes: Sequence[Process],
         addresses: Sequence[str],
+        before: Callable[[], Coroutine[Any, Any, bool]] | None = None,
     ) -> None:
         """Begins an attempt of all pods with these addresses, by rank. Processes that wait for
-        the pservers of all pods start when `serve` is called.
+        the pservers of all pods start when `serve` is called; none starts unless `before`, which
+        tells why, returns True.
         """
         self._pod = pod
         self._ranks.begin(pod, addresses)
@@ -168,6 +171,17 @@ class WorkerGroup:
         self._alone, self._not_finite = False, ""
         self._began = time.time()
         self._memory.mark()
+        if before is not None:
+            self._watching = [self._tasks.spawn(self._launch_after(before))]
+        else:
+            self._launch_all()
+
+    async def _launch_after(self, before: Callable[[], Coroutine[Any, Any, bool]]) -> None:
+        if await before() and self.state is not State.WAITING:
+            self._launch_all()
+
+    def _launch_all(self) -> None:
+        processes = self._processes
         for process in processes:
             if not process.waits_for_servers:
                 self._launch(process)

@@ -164,6 +164,10 @@ class Variable(StrEnum):
     """same (default): resume only from passes of this very data and program | any: from the newest
     pass, whatever made it.
     """
+    CHECKPOINTS = "PADDLE_NODE_CHECKPOINTS"
+    """volume (default) | local: the command writes to its pod's scratch, and the agents copy its
+    complete checkpoints to the volume.
+    """
     ATTEMPTS = "PADDLE_NODE_ATTEMPTS"
     """How many failures of the program, without progress in between, end the job; each counts once,
     even if it is the same exception again.

@@ -31,7 +31,7 @@ class Record:
         """
         self._folder = folder
         self._run_id = run_id
-        self._check = check or (lambda: None)
+        self.check = check or (lambda: None)
         if check is not None:
             attempts.take_over(folder)
         record = attempts.read(folder)
@@ -152,4 +152,4 @@ class Record:
         self._write()
 
     def _write(self) -> None:
-        attempts.write(self._folder, self._attempts, self._outcomes, self._check)
+        attempts.write(self._folder, self._attempts, self._outcomes, self.check)

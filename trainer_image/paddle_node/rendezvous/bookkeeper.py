@@ -8,14 +8,15 @@ from dataclasses import replace
 
 from paddle_node.contract import ExitCode
 from paddle_node.environment import PodEnvironment
-from paddle_node.failure import Failure
+from paddle_node.failure import BadData, Failure
 from paddle_node.rendezvous import effects as ask
 from paddle_node.rendezvous import events as on
 from paddle_node.rendezvous import policy
 from paddle_node.rendezvous.attempt_end import AttemptEnd
 from paddle_node.rendezvous.attempts import Record
 from paddle_node.retry import disk_full, may_pass, retry
-from paddle_node.runtimes import Progress, Resumption
+from paddle_node.runtimes import Progress, Resumption, Scratch
+from paddle_node.volume import publication
 from paddle_node.volume.attempts import POD, Outcome
 from paddle_node.volume.passes import Identity
 from paddle_node.volume.progress import read_folder
@@ -47,14 +48,42 @@ class Bookkeeper:
     def answer(self, question: ask.Question) -> on.Event:
         """Returns what the volume answers."""
         match question:
-            case ask.Begin(identity):
+            case ask.Begin(identity, scratch):
+                self._take(scratch)
                 return self._begin(identity)
-            case ask.RecordEnd(ending):
+            case ask.RecordEnd(ending, scratch):
+                self._take(scratch)
                 return self._record_end(ending)
+            case ask.Publish():
+                return self._publish_save(question)
             case ask.Conclude(attempt, stopped):
                 return self._conclude(attempt, stopped)
             case ask.RecordOutcome(outcome, ending):
                 return self._record_outcome(outcome, ending)
+
+    def _take(self, scratch: Scratch) -> None:
+        """Lets the progress know of the scratch if the run's last attempt wrote it."""
+        last = self._record.last.number if self._record.identity is not None else 0
+        counts = scratch.attempt == last
+        self._progress.scratch = scratch if counts else replace(scratch, attempt=0, saves={})
+
+    def _publish_save(self, question: ask.Publish) -> on.Event:
+        """Makes a checkpoint of what the pods have copied."""
+        name, root = question.name, self._pod.folder.attempt(self._pod.run_id, question.attempt)
+
+        def publish() -> None:
+            publication.publish(
+                root, question.key, name, question.parts, self._pod.trainers, question.changed,
+                self._record.check,
+            )  # fmt: skip
+            publication.discard(root, question.gone)
+
+        try:
+            retry(publish, self._say)
+        except (OSError, ValueError, LookupError, BadData) as error:
+            self._say(f"{name or 'the output'} is not on the volume: {error}")
+            return on.Published(question.key, str(error))
+        return on.Published(question.key, "")
 
     def _begin(self, identity: Identity) -> on.Event:
         """Begins the next attempt: answers its number and what it resumes from."""

@@ -1,9 +1,11 @@
 """The effects of an event of the rendezvous, which its server carries out."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from paddle_node.rendezvous.attempt_end import AttemptEnd
 from paddle_node.rendezvous.messages import Message
+from paddle_node.runtimes import NO_SCRATCH, Scratch
 from paddle_node.typed import Frozen
 from paddle_node.volume.attempts import Outcome
 from paddle_node.volume.passes import Identity
@@ -35,12 +37,27 @@ class Begin(Frozen):
     """Begin the next attempt: which number has it, and what does it resume from?"""
 
     identity: Identity
+    scratch: Scratch = NO_SCRATCH
 
 
 class RecordEnd(Frozen):
     """Record how the attempt ended: is another one allowed?"""
 
     ending: AttemptEnd
+    scratch: Scratch = NO_SCRATCH
+
+
+class Publish(Frozen):
+    """All pods have copied their parts of a checkpoint: make it one, and remove what the program
+    has deleted.
+    """
+
+    attempt: int
+    key: str
+    name: str
+    parts: tuple[Mapping[str, list[Any]], ...] | None
+    changed: int
+    gone: tuple[str, ...]
 
 
 class Conclude(Frozen):
@@ -59,5 +76,5 @@ class RecordOutcome(Frozen):
     ending: AttemptEnd | None
 
 
-Question = Begin | RecordEnd | Conclude | RecordOutcome
+Question = Begin | RecordEnd | Publish | Conclude | RecordOutcome
 Effect = Send | Close | Say | Question

@@ -72,6 +72,13 @@ class EndRecorded(Event):
     seconds: Mapping[str, float]
 
 
+class Published(Event):
+    """A checkpoint is on the volume; `fault`: why it is not."""
+
+    key: str
+    fault: str
+
+
 class Concluded(Event):
     """`missing`: what is missing for the job to be done; None: nothing. `progress`: what the
     attempt completed.

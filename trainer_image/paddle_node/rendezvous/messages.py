@@ -9,6 +9,7 @@ import base64
 import ipaddress
 import json
 import zlib
+from dataclasses import field
 from typing import Any, Literal
 
 from paddle_node import typed
@@ -109,6 +110,25 @@ class Report(Message):
     """Where its trainers were when the attempt ended after a long silence; empty: unknown."""
 
 
+class Saves(Message):
+    """The checkpoints on a pod's scratch, with `checkpoints: local`; sent whenever they change."""
+
+    attempt: int
+    """The attempt that wrote them; 0: the scratch has none that counts."""
+    final: bool
+    """No process of that attempt is left in the pod: nothing more comes."""
+    parts: dict[str, Any]
+    """By the checkpoint's name: {changed, files: {name: [bytes, checksum]}}; None: it is being
+    written.
+    """
+    copied: str = ""
+    """The last `Copy.key` that is on the volume."""
+    failed: str = ""
+    """The last `Copy.key` that is not going to be."""
+    full: str = ""
+    """Why the scratch has no room for another checkpoint; empty: it has."""
+
+
 class Lost(Message):
     """A process ended unexpectedly."""
 
@@ -160,6 +180,24 @@ class Start(Message):
     attempt: int
     resumed: dict[str, str]
     addresses: str
+    local: bool = False
+    """Its commands write to their pods' scratch."""
+    bring: bool = False
+    """What is resumed from is on the volume: a pod takes from there what its scratch lacks."""
+    earlier: int = 0
+    """The attempt from whose scratch a pod may take files."""
+    kept: list[str] = field(default_factory=list)
+    """The checkpoints that it may take from there."""
+
+
+class Copy(Message):
+    """Asks each pod to copy its part of a checkpoint to the volume."""
+
+    attempt: int
+    key: str
+    name: str
+    """Empty: whatever the pod's output has besides `published`."""
+    published: list[str]
 
 
 class AllReached(Message):
@@ -232,8 +270,8 @@ class Answer(Message):
     values: list[Any] | None = None
 
 
-FROM_AGENT = (Beat, Report, Lost, Fatal)
-TO_AGENT = (Status, PrepareAgain, Start, AllReached, Stop, End, Finish)
+FROM_AGENT = (Beat, Report, Saves, Lost, Fatal)
+TO_AGENT = (Status, PrepareAgain, Start, Copy, AllReached, Stop, End, Finish)
 FROM_TRAINER = (Gather, Step, Meeting)
 
 

@@ -27,9 +27,11 @@ from paddle_node.rendezvous.attempt_end import AttemptEnd
 from paddle_node.rendezvous.current_attempt import LONGEST_PLACE, CurrentAttempt, Pause
 from paddle_node.rendezvous.goodput import Stopwatch
 from paddle_node.rendezvous.members import Member, Members
+from paddle_node.rendezvous.saves import Saves
 from paddle_node.rendezvous.trainers import MOST_NAMED, PACE_INTERVAL, Trainer, Trainers, list_ranks
 from paddle_node.retry import REMIND_INTERVAL
-from paddle_node.runtimes import Resumption
+from paddle_node.runtimes import Resumption, Scratch
+from paddle_node.runtimes.file_progress import checkpoint_check
 from paddle_node.volume.attempts import CLUSTER, DONE, POD, PROGRAM, STOPPED, Outcome
 from paddle_node.volume.goodput import Goodput
 from paddle_node.volume.passes import Identity
@@ -82,6 +84,10 @@ class Rendezvous:
         self._stopwatch = Stopwatch(Counter(seconds), now)
         self._since = now
         """When this state began."""
+        self._saves = Saves(pod, checkpoint_check(pod)) if pod.local else None
+        """What is on the pods' scratch; None: their commands write to the volume."""
+        self._outcome: Outcome | None = None
+        """How the run ends once what is on the scratch is copied."""
         self._reminded = now
         """When it was last said whom all wait for."""
         self._looked = now
@@ -120,6 +126,10 @@ class Rendezvous:
                 self._start(number, resumption, now)
             case on.EndRecorded(facts, seconds):
                 self._after_end(facts, seconds, now)
+            case on.Published(key, fault) if self._saves is not None:
+                self._saves.note_published(key, fault)
+                self._attempt.moved = now
+                self._advance(now)
             case on.Concluded(attempt, missing, progress):
                 self._conclude(attempt, missing, progress, now)
             case on.OutcomeRecorded(outcome):
@@ -178,6 +188,8 @@ class Rendezvous:
         ran = member.hello.rank in self.members.runs
         self._attempt.strays = self._attempt.strays or ran
         self.members.forget(member.hello.rank)
+        if self._saves is not None:
+            self._saves.forget(member.hello.rank)
         self._effects.append(e.Close(member.connection))
         if self.state is State.STOPPING:
             # The trainers can no longer save together.
@@ -224,6 +236,8 @@ class Rendezvous:
                 if current and message.place:
                     self._attempt.places[rank] = message.place[:LONGEST_PLACE]
                 self.members.hear(rank, message, current, self.state in RUNNING, now)
+            case m.Saves() if self._saves is not None:
+                self._saves.hear(rank, message)
             case m.Lost(attempt) if attempt == self._attempt.number:
                 self._process_lost(member, message, now)
         self._advance(now)
@@ -268,6 +282,11 @@ class Rendezvous:
         if self.state is State.FINISHED:
             return
         self._asked = False
+        local, earlier, kept = False, 0, list[str]()
+        if self._saves is not None:
+            earlier, kept = number - 1, self._saves.list_kept(resumption)
+            local = not self._saves.full
+            self._saves.begin(number, resumption)
         trainers = Trainers(self._pod.trainers, self._pod.way.passes)
         if not self.members.is_complete(self.members.ready):
             # An agent was lost while the volume answered: the number is spent, the attempt never
@@ -289,17 +308,41 @@ class Rendezvous:
                 f"{resumption.description}"
             )
             addresses = m.pack([member.hello.address for member in members])
-            self._broadcast(m.Start(number, dict(resumption.resumed), addresses))
+            bring = local and not resumption.local
+            resumed = dict(resumption.resumed)
+            self._broadcast(m.Start(number, resumed, addresses, local, bring, earlier, kept))
         self._advance(now)
 
     def _after_end(self, facts: policy.Facts, seconds: Mapping[str, float], now: float) -> None:
         self._ending, self._stopwatch.seconds = None, Counter(seconds)
         if (outcome := policy.decide(facts)) is not None:
-            self._finish(outcome, now)
+            self._outcome = outcome
         elif self.state is State.ENDING:
             self._asked = False
             self._enter(State.GATHERING, now)
         self._advance(now)
+
+    def _have_copied(self, *, rest: bool = True) -> bool:
+        """Whether nothing of an attempt whose processes have ended is left to copy to the volume;
+        without `rest`: nothing without which the next attempt cannot begin.
+        """
+        if self._saves is None:
+            return True
+        return self._saves.are_final(self.members) and self._copy_saves(final=True, rest=rest)
+
+    def _copy_saves(self, *, final: bool = False, rest: bool = False) -> bool:
+        """Returns whether nothing is left to copy from the pods' scratch; else sees to it."""
+        assert self._saves is not None
+        steps = self._saves.advance(final=final, rest=rest)
+        for step in steps or ():
+            match step:
+                case str():
+                    self._say(step)
+                case m.Copy():
+                    self._broadcast(step)
+                case _:
+                    self._effects.append(step)
+        return steps is None
 
     def _conclude(self, attempt: int, missing: str | None, progress: str, now: float) -> None:
         if attempt != self._attempt.number or self.state not in RUNNING:
@@ -351,21 +394,38 @@ class Rendezvous:
             self._broadcast(m.AllReached(self._attempt.number, "serving"))
             self._effects += self._attempt.trainers.serve(now)
         if self.state in RUNNING and members.is_complete(members.trained) and not self._asked:
-            self._ask(e.Conclude(self._attempt.number, self.state is State.STOPPING))
+            if self._have_copied():
+                self._ask(e.Conclude(self._attempt.number, self.state is State.STOPPING))
         elif (
             self.state is State.STOPPING
             and members.is_complete(members.stopped)
             and not self._asked
         ):
-            self._lose(AttemptEnd(self._attempt.stop_cause, STOPPED), now)
-        if self.state is State.ENDING and not members.runs:
+            if self._have_copied():
+                self._lose(AttemptEnd(self._attempt.stop_cause, STOPPED), now)
+        elif self.state is State.TRAINING and self._saves is not None and not self._asked:
+            self._copy_saves()
+        known = self._saves is None or self._saves.are_final(members)
+        if self.state is State.ENDING and not members.runs and self._outcome is None and known:
             # No pod can be found lost any more.
             self._record_end()
+        if self._outcome is not None and self._have_copied():
+            self._finish(self._outcome, now)
         gathered = (
-            self.state is State.GATHERING and not self._asked and members.is_complete(members.ready)
+            self.state is State.GATHERING
+            and not self._asked
+            and self._outcome is None
+            and members.is_complete(members.ready)
         )
-        if gathered and (identity := self._common_reading(now)) is not None:
-            self._ask(e.Begin(identity))
+        if (
+            gathered
+            and (identity := self._common_reading(now)) is not None
+            and self._have_copied(rest=False)
+        ):
+            self._ask(e.Begin(identity, *self._scratch()))
+
+    def _scratch(self) -> tuple[Scratch, ...]:
+        return (self._saves.scratch(),) if self._saves is not None else ()
 
     def _common_reading(self, now: float) -> Identity | None:
         """Returns the run's data and program. If not all agents have read them, asks the others to
@@ -415,7 +475,8 @@ class Rendezvous:
         if self.state is State.ENDING and not self._asked:
             assert self._ending is not None
             ending = self._attempt.explain(self._ending, self._pause)
-            self._ask(e.RecordEnd(replace(ending, gone=not self._attempt.strays)))
+            ending = replace(ending, gone=not self._attempt.strays)
+            self._ask(e.RecordEnd(ending, *self._scratch()))
 
     def _finish(self, outcome: Outcome, now: float, ending: AttemptEnd | None = None) -> None:
         """Ends the job, and with it the attempt, by `ending`."""

@@ -73,6 +73,25 @@ class Resumption:
     """The same in words, to be printed after "training starts"."""
     passed_over: tuple[str, ...] = ()
     """Newer candidates that were damaged, could not be loaded, or led to no progress."""
+    published: Mapping[str, str] = field(default_factory=dict)
+    """The contents of the checkpoints that agents have copied to the volume, by name."""
+    local: bool = False
+    """Whether the pods' scratch alone has what it resumes from."""
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """What the next attempt can take from the pods' scratch, with `checkpoints: local`."""
+
+    attempt: int = 0
+    """The one that wrote it; 0: none."""
+    saves: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    """When each complete checkpoint was changed, in nanoseconds, and its content."""
+    used: bool = False
+    """Whether the next attempt writes to the scratch."""
+
+
+NO_SCRATCH = Scratch()
 
 
 @dataclass(frozen=True)
@@ -95,6 +114,9 @@ class Progress(Protocol):
     """A job's progress on the volume. The methods block. Only trainer 0's pod calls them, from one
     thread at a time.
     """
+
+    scratch: Scratch
+    """What the pods have on their scratch, as far as it is known."""
 
     def begin(self, identity: Identity, history: History) -> Resumption:
         """Chooses what the next attempt resumes from. May remove what ended attempts left

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from paddle_node import contract
 from paddle_node.environment import PodEnvironment
 from paddle_node.failure import BadSetting
-from paddle_node.volume import durable, passes
+from paddle_node.volume import durable, passes, publication
 from paddle_node.volume.passes import Identity
 
 OUTPUT, BEFORE, COPYING, BEGAN = "output", "before", "copying", "began.json"
@@ -76,18 +76,23 @@ class AttemptOutput:
         identity: Identity,
         gone: bool,
         left_out: Callable[[Path], Collection[Path]],
+        local: bool = False,
     ) -> Facts:
         """Fills the folder of attempt `number`. Returns the facts of this run's last attempt; none
         if there is none.
 
-        `gone`: no process of an earlier attempt is left. `left_out`: what not to take of the files
+        `gone`: no process of an earlier attempt is left. `local`: the attempt's command writes to
+        the pods' scratch, and only agents to this folder. `left_out`: what not to take of the files
         that the program's own folder has, below the given folder. Raises OSError.
         """
         root = self.root = self._folder.attempt(self._pod.run_id, number)
         identity_facts = {"data": identity.data, "program": identity.program}
-        for part in (OUTPUT, BEFORE, COPYING):
+        # A command that writes here itself may change what agents have recorded.
+        self._parts = (OUTPUT, BEFORE, publication.PUBLISHED) if local else (OUTPUT, BEFORE)
+        for part in (*self._parts, COPYING):
             (root / part).mkdir(parents=True, exist_ok=True)
-        durable.write(root / BEGAN, json.dumps(identity_facts | {"whole": False}))
+        began_facts = identity_facts | {"whole": False} | ({"local": True} if local else {})
+        durable.write(root / BEGAN, json.dumps(began_facts))
         self._set_others_aside(identity_facts)
         facts: Facts = {}
         continued = False
@@ -95,7 +100,7 @@ class AttemptOutput:
             if earlier == root:
                 continue
             # In a folder that was never whole no process has run.
-            self._continue_from(earlier, gone or not began["whole"])
+            self._continue_from(earlier, gone or not began["whole"] or "local" in began)
             if began["whole"]:
                 # Files in older folders came too late, from processes of ended attempts.
                 facts, continued = began if earlier == self._folder_in_run(earlier) else {}, True
@@ -159,6 +164,7 @@ class AttemptOutput:
             return
         here = self._folder.output
         self._hide()
+        publication.install(root)
         _straighten(root)
         if self._success and not _exists(root / self._success):
             # The run has ended without one, so the earlier one still says what it said.
@@ -257,11 +263,12 @@ class AttemptOutput:
         assert self.root is not None
         # The volume's own clock, which no program sets.
         since = None if gone else (earlier / BEGAN).stat().st_ctime_ns
+        publication.install(earlier)
         _straighten(earlier)
         modes: dict[Path, int] = {}
         for _ in range(MOST_LISTINGS):
             copies: list[_Planned] = []
-            for part in (OUTPUT, BEFORE):
+            for part in self._parts:
                 _take(earlier / part, self.root / part, since, copies, modes)
             if self._copy_open_files(copies, passes.attempt_number(earlier.name)):
                 break
@@ -467,7 +474,7 @@ def _remove_folder(folder: Path) -> None:
 
 def _forget(attempt: Path) -> None:
     """Removes a command's part of an attempt's folder; passes of another runtime stay."""
-    for part in (OUTPUT, BEFORE, COPYING):
+    for part in (OUTPUT, BEFORE, COPYING, publication.COPIES, publication.PUBLISHED):
         _remove_folder(attempt / part)
     with contextlib.suppress(OSError):
         (attempt / BEGAN).unlink(missing_ok=True)

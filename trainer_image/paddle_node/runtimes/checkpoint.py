@@ -13,7 +13,7 @@ import os
 import pickletools
 import struct
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -59,7 +59,7 @@ class CheckpointCheck:
     """Says what is missing in checkpoints, and reads each file once while it stays the same."""
 
     def __init__(self, checkpoint: CheckpointShape) -> None:
-        self._checkpoint = checkpoint
+        self.shape = checkpoint
         self._seen: dict[Path, tuple[_Stamp, str]] = {}
 
     def fault(self, path: Path) -> str:
@@ -78,9 +78,21 @@ class CheckpointCheck:
 
     def _fault(self, path: Path, stamp: _Stamp) -> str:
         states = {name: (size, changed) for name, size, changed in stamp}
-        values = {STEM: _stem(path).name} if not path.is_dir() else {}
+        if fault := self.find_missing(states, "" if path.is_dir() else _stem(path).name):
+            return fault
+        folder = path if path.is_dir() else path.parent
+        for name in states:
+            if fault := file_fault(folder / name):
+                return f"{name} {fault}"
+        return ""
+
+    def find_missing(self, states: Mapping[str, tuple[int, int]], stem: str) -> str:
+        """Returns which of a checkpoint's files is not among these, with their sizes and times, or
+        was written too late; `stem`: of its file, empty for a folder.
+        """
+        values = {STEM: stem} if stem else {}
         beside: list[str] = []
-        for pattern in self._checkpoint.files:
+        for pattern in self.shape.files:
             for name in self._names(pattern.replace(STEM, values.get(STEM, STEM))):
                 fits = [fnmatch.filter(states, choice.strip()) for choice in name.split("|")]
                 matches = [match for choice in fits for match in choice]
@@ -88,23 +100,19 @@ class CheckpointCheck:
                     return f"{name} is {'empty' if matches else 'missing'}"
                 if RANK not in pattern:
                     beside += matches
-        last = self._checkpoint.last.replace(STEM, values.get(STEM, STEM))
+        last = self.shape.last.replace(STEM, values.get(STEM, STEM))
         if last:
             written = max(states[name][1] for name in fnmatch.filter(states, last))
             newer = [name for name in beside if states[name][1] > written]
             if newer:
                 return f"{newer[0]} is newer than {last}, which is written last"
-        folder = path if path.is_dir() else path.parent
-        for name in states:
-            if fault := file_fault(folder / name):
-                return f"{name} {fault}"
         return ""
 
     def _names(self, pattern: str) -> Iterator[str]:
         if RANK not in pattern:
             yield pattern
             return
-        for rank in range(self._checkpoint.ranks):
+        for rank in range(self.shape.ranks):
             yield pattern.replace(RANK, str(rank))
 
 
@@ -128,26 +136,34 @@ def file_fault(path: Path) -> str:
         size = os.fstat(file.fileno()).st_size
         if not size:
             return "is empty" if path.suffix in _NEVER_EMPTY else ""
-        head = file.read(4)
-        file.seek(0)
-        if path.suffix == ".safetensors":
-            check: Callable[[Any, int], bool] = _is_safetensors
-        elif path.suffix == ".json" and size <= JSON_LIMIT:
-            check = _is_json
-        elif head == b"PK\3\4":
-            check = _is_zip
-        elif head[:1] == b"\x80" and 2 <= head[1] <= 5:
-            check = _is_pickle
-        else:
-            return ""
         try:
-            if not check(file, size):
+            if (check := _find_check(path, file, size)) is not None and not check(file, size):
                 return "is cut off"
         except _NO_SUCH_FILE:
             return "is cut off"
     if path.name.endswith(".index.json"):
         return _index_fault(path)
     return ""
+
+
+def shows_its_end(path: Path) -> bool:
+    """Whether `file_fault` can tell that the file was cut off."""
+    with path.open("rb") as file:
+        return _find_check(path, file, os.fstat(file.fileno()).st_size) is not None
+
+
+def _find_check(path: Path, file: Any, size: int) -> Callable[[Any, int], bool] | None:
+    head = file.read(4)
+    file.seek(0)
+    if path.suffix == ".safetensors":
+        return _is_safetensors
+    if path.suffix == ".json" and size <= JSON_LIMIT:
+        return _is_json
+    if head == b"PK\3\4":
+        return _is_zip
+    if head[:1] == b"\x80" and 2 <= head[1] <= 5:
+        return _is_pickle
+    return None
 
 
 def _index_fault(path: Path) -> str:

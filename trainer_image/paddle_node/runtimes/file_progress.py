@@ -13,11 +13,11 @@ from typing import Any
 from paddle_node import command_line, contract
 from paddle_node.environment import PodEnvironment
 from paddle_node.failure import BadSetting
-from paddle_node.runtimes import History, Resumption, remarks
+from paddle_node.runtimes import NO_SCRATCH, History, Resumption, remarks
 from paddle_node.runtimes.attempt_output import OUTPUT, AttemptOutput, Facts
 from paddle_node.runtimes.checkpoint import CheckpointCheck, CheckpointShape, members
 from paddle_node.runtimes.series import Number, Series
-from paddle_node.volume import durable
+from paddle_node.volume import durable, publication
 from paddle_node.volume.passes import Identity
 
 WHOLE_BYTES = 64 << 20
@@ -36,24 +36,18 @@ TORN = "not-whole"
 class FileProgress:
     """An attempt resumes from {newest: the match, such as output/epoch-3; content: its digest}."""
 
+    scratch = NO_SCRATCH
+
     def __init__(self, pod: PodEnvironment, say: Callable[[str], None]) -> None:
         self._pod = pod
         self._folder = pod.folder
         self._say = say
         values = remarks.FIRST | {"trainers": f"{pod.trainers}"}
         self._success = command_line.fill(pod.command.success_file, values)
-        self._resume = "".join(command_line.globs(pod.command.resume or pod.command.resume_line))
+        self._resume = resume_glob(pod)
         self._progress = command_line.fill(pod.command.progress, values) or self._resume
         self._model = pod.command.model
-        anybody = pod.resume_from == "any"  # Another number of ranks may have saved.
-        ranks = 0 if anybody else pod.trainers * pod.command.processes
-        self._check = (
-            CheckpointCheck(
-                CheckpointShape(pod.command.checkpoint_files, pod.command.checkpoint_last, ranks)
-            )
-            if pod.command.checkpoint_files
-            else None
-        )
+        self._check = checkpoint_check(pod)
         self._output = AttemptOutput(pod, self._success, say)
         self._root = self._folder.root
         """The folder of the attempt that runs, or has just ended."""
@@ -68,7 +62,11 @@ class FileProgress:
             if self._pod.command.recipe:
                 self._say(self._pod.command.recipe)
             self._tell_flags()
-        earlier = self._output.begin(history.number, identity, history.gone, self._checkpoints)
+        if not (local := self.scratch.used):
+            self.scratch = NO_SCRATCH
+        earlier = self._output.begin(
+            history.number, identity, history.gone, self._checkpoints, local
+        )
         self._root = self._folder.attempt(self._pod.run_id, history.number)
         torn = self._set_torn_aside(history.number)
         self._facts = self._describe_start(earlier)
@@ -77,7 +75,7 @@ class FileProgress:
         passed_over = torn
         newest: dict[str, str] = {}
         for name, _ in self._newest(self._resume):
-            candidate = {"newest": name, "content": _content(self._root / name)}
+            candidate = {"newest": name, "content": self._find_content(name)}
             # If no checkpoint can be loaded, the job tries the newest one, and fails: it never
             # starts anew over existing files.
             newest = newest or candidate
@@ -99,7 +97,22 @@ class FileProgress:
             newest,
             f"from {newest['newest']}" if newest else "from the beginning",
             tuple(passed_over),
+            published := self._published(),
+            bool(newest)
+            and published.get(newest["newest"]) != newest["content"]
+            and newest["newest"] in self.scratch.saves,
         )
+
+    def _published(self) -> dict[str, str]:
+        """Returns the contents of what agents have copied to the volume, by name."""
+        records = publication.read_records(self._root) if self._pod.local else ()
+        return {record["name"]: record["key"] for record in records if record["name"]}
+
+    def _find_content(self, name: str) -> str:
+        """Returns the content of a checkpoint: the pods' scratch has the newest, if it has it."""
+        if name in self.scratch.saves:
+            return self.scratch.saves[name][1]
+        return self._published().get(name) or _content(self._root / name)
 
     def name_progress(self, attempt: int, resumption: Resumption) -> str:
         self._root = self._folder.attempt(self._pod.run_id, attempt)
@@ -192,7 +205,7 @@ class FileProgress:
             (changed, name) for name in names if (changed := self._change_time(name)) is not None
         ]
         for _, name in sorted(states, reverse=True)[:MOST_PLAIN]:
-            yield name, _content(self._root / name)
+            yield name, self._find_content(name)
 
     def _state(self) -> str:
         names = self._names(self._progress)
@@ -201,7 +214,10 @@ class FileProgress:
         return f"{0 if self._check else len(names)} {newest}"
 
     def _names(self, pattern: str) -> list[str]:
-        return durable.names(self._root, pattern) if pattern else []
+        if not pattern:
+            return []
+        here = [name for name in self.scratch.saves if PurePosixPath(name).match(pattern)]
+        return sorted({*durable.names(self._root, pattern), *here})
 
     def _newest(self, pattern: str, names: list[str] | None = None) -> Iterator[tuple[str, int]]:
         """Yields non-empty matches, newest first, with the time of their last change. The numbers
@@ -227,6 +243,8 @@ class FileProgress:
         output.
         """
         path = self._root / name
+        if name in self.scratch.saves:
+            return self.scratch.saves[name][0]
         if not os.path.realpath(path).startswith(f"{os.path.realpath(self._root / OUTPUT)}/"):
             return None
         states = []
@@ -251,7 +269,7 @@ class FileProgress:
         began.
         """
         torn = []
-        for name in self._names(self._resume) if self._check is not None else ():
+        for name in durable.names(self._root, self._resume) if self._check is not None else ():
             if not (fault := self._fault(name)):
                 continue
             path = self._root / name
@@ -272,6 +290,9 @@ class FileProgress:
     def _refuse_own_folder(self) -> None:
         output = contract.path(contract.UNPACKED, self._pod.environ) / OUTPUT
         replaced, place = "`output`, which leads to the volume,", self._root / OUTPUT
+        local = contract.path(contract.ATTEMPT, self._pod.environ) / OUTPUT
+        if self.scratch.used and local.is_dir() and output.samefile(local):
+            return
         if place.is_symlink() or place.is_file():
             replaced = "{output}, its folder on the volume,"
         elif not output.is_dir() or output.is_symlink():
@@ -309,6 +330,23 @@ class FileProgress:
             servers
         ):
             self._say(f"{', '.join(overridden)} in the command: the job's own settings win")
+
+
+def resume_glob(pod: PodEnvironment) -> str:
+    """Returns the pattern of the checkpoints, below an attempt's folder; empty: there is none."""
+    return "".join(command_line.globs(pod.command.resume or pod.command.resume_line))
+
+
+def checkpoint_check(pod: PodEnvironment) -> CheckpointCheck | None:
+    """Returns the check by the job's recipe; None: nobody says what a whole checkpoint has."""
+    command = pod.command
+    if not command.checkpoint_files:
+        return None
+    # Where anybody's is resumed from, another number of ranks may have saved.
+    ranks = 0 if pod.resume_from == "any" else pod.trainers * command.processes
+    return CheckpointCheck(
+        CheckpointShape(command.checkpoint_files, command.checkpoint_last, ranks)
+    )
 
 
 def _sort_by_number(names: list[str], series: Series) -> list[str]:

@@ -114,7 +114,12 @@ def process(
         environ=handed_on,
         log=log if several else pod.folder.train_log(pod.trainer_id),
         working_directory=pod.program,
-        link=(here, pod.folder.attempt(pod.run_id, attempt.number)),
+        link=(
+            here,
+            pod.scratch(attempt.number)
+            if attempt.local
+            else pod.folder.attempt(pod.run_id, attempt.number),
+        ),
         world=world,
         judged=pod.command.success != EXIT_CODE,
     )

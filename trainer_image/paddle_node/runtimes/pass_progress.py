@@ -10,7 +10,7 @@ from pathlib import Path
 from paddle_node.contract import Variable
 from paddle_node.environment import PodEnvironment
 from paddle_node.failure import BadSetting
-from paddle_node.runtimes import History, Resumption
+from paddle_node.runtimes import NO_SCRATCH, History, Resumption
 from paddle_node.volume import durable, passes
 from paddle_node.volume.job_folder import JobFolder
 from paddle_node.volume.passes import Identity, SealedFolder
@@ -22,6 +22,8 @@ class PassProgress:
     An attempt resumes from {pass: its number, folder: its path below output/, interrupted: the path
     of the newest checkpoint inside the next pass}; an entry that does not apply is left out.
     """
+
+    scratch = NO_SCRATCH
 
     def __init__(self, pod: PodEnvironment, say: Callable[[str], None]) -> None:
         self._pod = pod

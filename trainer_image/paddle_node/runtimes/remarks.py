@@ -93,10 +93,11 @@ def unmatched(pod: PodEnvironment, attempt: int, metrics: Mapping[str, str]) -> 
     """
     for name, pattern in metrics.items():
         yield f"metrics.{name} matched no line: {pattern}"
-    root = pod.folder.attempt(pod.run_id, attempt)
+    roots = [pod.folder.attempt(pod.run_id, attempt)]
+    roots += [pod.scratch(attempt)] if pod.local else []
     for glob in command_line.globs(pod.command.resume):
-        if not durable.names(root, glob):
+        if not any(durable.names(root, glob) for root in roots):
             yield f"resume matched no file, so a break costs the whole training: {glob}"
     success = command_line.fill(pod.command.success_file, FIRST | {"trainers": f"{pod.trainers}"})
-    if success and not (root / success).exists():
+    if success and not any((root / success).exists() for root in roots):
         yield f"success matched no file, so the job would not be done: {success}"

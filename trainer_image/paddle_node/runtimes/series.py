@@ -38,6 +38,20 @@ class Series:
         return cls(numbers, len({number for number in numbers.values() if number}) > 1)
 
 
+def newest_first(changed: Mapping[str, int]) -> list[str]:
+    """Orders names by their numbers; the time of the last change decides between a name without any
+    and the others.
+    """
+    numbers = Series.parse(changed).numbers
+    numbered = sorted((name for name in changed if numbers[name]), key=lambda n: (numbers[n], n))
+    plain = sorted((name for name in changed if not numbers[name]), key=lambda n: (changed[n], n))
+    order: list[str] = []
+    while numbered or plain:
+        later = plain and (not numbered or changed[plain[-1]] > changed[numbered[-1]])
+        order.append((plain if later else numbered).pop())
+    return order
+
+
 def _parse(name: str) -> Number:
     numbers: list[int] = []
     for part in name.split("/"):

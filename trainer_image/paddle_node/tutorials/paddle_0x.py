@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from paddle_node.environment import Attempt, PodEnvironment
-from paddle_node.runtimes import History, Process, Resumption, Runtime
+from paddle_node.runtimes import NO_SCRATCH, History, Process, Resumption, Runtime
 from paddle_node.runtimes.pass_progress import make_resumption, missing_pass, unrecorded_folders
 from paddle_node.volume import durable, passes
 from paddle_node.volume.passes import Identity
@@ -71,6 +71,8 @@ class OldPassProgress:
     """Passes that Paddle 0.x writes itself: folders like output/pass-00003. An empty `done` is all
     there is to check.
     """
+
+    scratch = NO_SCRATCH
 
     def __init__(self, pod: PodEnvironment, say: Callable[[str], None]) -> None:
         self._folder = pod.folder

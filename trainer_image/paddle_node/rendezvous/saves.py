@@ -1,0 +1,246 @@
+"""With `checkpoints: local`: which checkpoints on the pods' scratch are complete, which one is
+copied to the volume next, and what the next attempt may take from the scratch. Pure.
+
+A checkpoint counts only when no pod is still writing a part of it and, with a recipe, all its files
+are there. Only the newest is copied: one that came while another was copied is skipped. It is
+deleted on the volume when the pods that had it have deleted it, and a newer one is there.
+"""
+
+import fnmatch
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
+
+from paddle_node.environment import PodEnvironment
+from paddle_node.rendezvous import effects as e
+from paddle_node.rendezvous.messages import Copy
+from paddle_node.rendezvous.messages import Saves as Told
+from paddle_node.runtimes import Resumption, Scratch
+from paddle_node.runtimes.checkpoint import RANK, CheckpointCheck
+from paddle_node.runtimes.series import newest_first
+
+REST = "rest"
+"""The key of whatever else the pods' outputs have."""
+EMPTY: Mapping[str, Any] = {"changed": 0, "files": {}}
+
+
+Step = Copy | e.Publish | str
+"""What to ask of all agents, or of the volume, or to say."""
+
+
+class Save(NamedTuple):
+    """A complete checkpoint."""
+
+    name: str
+    changed: int
+    files: Mapping[str, list[Any]]
+    """Bytes and checksum of each; of a file that several pods have, the lowest rank's."""
+    parts: tuple[Mapping[str, list[Any]], ...]
+    """The files of each pod."""
+
+    @property
+    def key(self) -> str:
+        content = json.dumps([self.name, sorted(self.files.items())])
+        return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+class Saves:
+    """The scratch of all pods, as their agents describe it."""
+
+    def __init__(self, pod: PodEnvironment, check: CheckpointCheck | None) -> None:
+        self._pods, self._processes = pod.trainers, pod.command.processes
+        self._check = check
+        self._told: dict[int, Told] = {}
+        self._published: dict[str, str] = {}
+        """The keys of what is on the volume, by name."""
+        self._failed: set[str] = set()
+        """Keys that could not be copied."""
+        self._had: set[str] = set()
+        """What the pods had in this attempt."""
+        self._skipped: set[str] = set()
+        self._copy: tuple[Copy, Save | None] | None = None
+        self._waits: set[int] = set()
+        """Pods that have not copied their part of it yet."""
+        self._publishing = False
+        self._begun = 0
+        """The attempt that has begun."""
+        self._rested = 0
+        """The attempt of which everything is on the volume."""
+        self.full = ""
+        """Why commands write to the volume after all; empty: they do not."""
+
+    def hear(self, rank: int, told: Told) -> None:
+        """Takes in what an agent says of its pod."""
+        self._told[rank] = told
+        self._had |= told.parts.keys() if told.attempt == self._begun else set()
+        self.full = self.full or told.full
+        if self._copy is not None and rank in self._waits and self._copy[0].attempt == told.attempt:
+            if told.copied == self._copy[0].key:
+                self._waits.discard(rank)
+            elif told.failed == self._copy[0].key:
+                self._failed.add(told.failed)
+                self._copy = None
+
+    def forget(self, rank: int) -> None:
+        """The pod is lost, and its scratch perhaps with it."""
+        self._told.pop(rank, None)
+        self._copy = None
+
+    def begin(self, attempt: int, resumption: Resumption) -> None:
+        """An attempt begins with these on the volume."""
+        self._begun = attempt
+        self._published, self._had = dict(resumption.published), set()
+        self._failed.clear()
+        self._copy = None
+
+    def note_published(self, key: str, fault: str) -> None:
+        """The volume has answered."""
+        copy, save = self._copy or (None, None)
+        self._publishing, self._copy = False, None
+        if copy is None or copy.key != key:
+            return
+        if fault:
+            self._failed.add(key)
+        if save is None:
+            self._rested = copy.attempt
+        elif not fault:
+            self._published[save.name] = key
+
+    def are_final(self, ranks: Mapping[int, Any]) -> bool:
+        """Whether these pods have said what their ended processes have left."""
+        return all(rank in self._told and self._told[rank].final for rank in ranks)
+
+    @property
+    def attempt(self) -> int:
+        """The attempt whose files all pods have; 0: not all pods have one's."""
+        attempts = {told.attempt for told in self._told.values()}
+        return attempts.pop() if len(self._told) == self._pods and len(attempts) == 1 else 0
+
+    def list_complete(self) -> list[Save]:
+        """Returns the complete checkpoints of all pods, the newest first."""
+        if not self.attempt:
+            return []
+        names = {name for told in self._told.values() for name in told.parts}
+        saves = {save.name: save for save in map(self._unite, sorted(names)) if save is not None}
+        order = newest_first({save.name: save.changed for save in saves.values()})
+        return [saves[name] for name in order]
+
+    def _unite(self, name: str) -> Save | None:
+        parts = [self._told[rank].parts.get(name, EMPTY) for rank in range(self._pods)]
+        if None in parts:
+            return None
+        files: dict[str, list[Any]] = {}
+        for part in parts:
+            for of, file in part["files"].items():
+                files.setdefault(of, file)
+        if not any(size for size, _ in files.values()):
+            return None
+        if self._check is not None:
+            folder = not files.keys() & {name}
+            inside = PurePosixPath(name) if folder else PurePosixPath(name).parent
+            states = {
+                PurePosixPath(of).relative_to(inside).as_posix(): (file[0], 0)
+                for of, file in files.items()
+            }
+            if self._check.find_missing(states, "" if folder else PurePosixPath(name).stem):
+                return None
+        changed = max(part["changed"] for part in parts)
+        return Save(name, changed, files, tuple(part["files"] for part in parts))
+
+    def _suffices(self, save: Save) -> bool:
+        """Whether no pod needs a file that another one has."""
+        return all(
+            part.get(of) == file or (of not in part and self._is_anothers(of, rank))
+            for rank, part in enumerate(save.parts)
+            for of, file in save.files.items()
+        )
+
+    def _is_anothers(self, name: str, rank: int) -> bool:
+        """Whether a file is by its name that of a process in another pod than `rank`'s."""
+        for pattern in self._check.shape.files if self._check is not None else ():
+            for choice in pattern.split("|"):
+                words = fnmatch.translate(choice.strip()).replace(re.escape(RANK), r"(\d+)")
+                if RANK in choice and (match := re.match(words, PurePosixPath(name).name)):
+                    return int(match[1]) // self._processes != rank
+        return False
+
+    def scratch(self) -> Scratch:
+        """Returns what an attempt can resume from without the volume."""
+        saves = [save for save in self.list_complete() if self._suffices(save)]
+        return Scratch(
+            self.attempt,
+            {save.name: (save.changed, save.key) for save in saves},
+            used=not self.full,
+        )
+
+    def list_kept(self, resumption: Resumption) -> list[str]:
+        """Returns the names that may stay on a scratch: none is newer than what is resumed from."""
+        changed = dict.fromkeys(resumption.published, 0)
+        changed |= {save.name: save.changed for save in self.list_complete()}
+        chosen = resumption.resumed.get("newest", "")
+        order = newest_first(changed)
+        return order[order.index(chosen) :] if chosen in order else []
+
+    def advance(self, final: bool = False, rest: bool = False) -> list[Step] | None:
+        """Returns what is to be done for the next copy; None: nothing is left to copy.
+
+        `final`: the newest has to be on the volume unless all pods can resume without it; `rest`:
+        so has everything else.
+        """
+        if self._publishing:
+            return []
+        save = self._choose()
+        # None needs the volume: no attempt waits for it.
+        suffices = final and not rest and not self.full and (not save or self._suffices(save))
+        if not final and self.attempt != self._begun:
+            return []
+        if self._copy is not None and not suffices:
+            if self._waits:
+                return []
+            self._publishing = True
+            copy, copied = self._copy
+            gone = [name for name in self._published if name in self._had and not self._has(name)]
+            parts = copied.parts if copied is not None else None
+            changed = copied.changed if copied is not None else 0
+            return [e.Publish(copy.attempt, copy.key, copy.name, parts, changed, tuple(gone))]
+        self._copy, attempt = None, self.attempt
+        if save is not None and not suffices:
+            return self._begin_copy(Copy(attempt, save.key, save.name, []), save)
+        if rest and attempt and attempt != self._rested and REST not in self._failed:
+            same = [
+                save.name
+                for save in self.list_complete()
+                if self._published.get(save.name) == save.key
+            ]
+            return self._begin_copy(Copy(attempt, REST, "", same), None)
+        return None
+
+    def _choose(self) -> Save | None:
+        for save in self.list_complete():
+            if self._published.get(save.name) == save.key:
+                return None
+            if save.key not in self._failed:
+                return save
+        return None
+
+    def _begin_copy(self, copy: Copy, save: Save | None) -> list[Step]:
+        self._copy, self._waits = (copy, save), set(range(self._pods))
+        steps: list[Step] = []
+        if save is not None:
+            older = [other.name for other in self.list_complete()[1:]]
+            skipped = [
+                name for name in older if name not in self._published and name not in self._skipped
+            ]
+            self._skipped.update(skipped)
+            if skipped:
+                steps.append(
+                    f"{', '.join(skipped)} skipped on the way to the volume: a copy takes longer "
+                    "than the program's interval"
+                )
+        return [*steps, copy]
+
+    def _has(self, name: str) -> bool:
+        return any(name in told.parts for told in self._told.values())
