@@ -465,6 +465,13 @@ def test_training_that_went_well_is_no_failure(scripts, name) -> None:
     assert ("ended with 7" in said) == (name == "a forked child"), said
 
 
+def test_a_script_in_which_nothing_trained_is_done_with_a_doubt(scripts) -> None:
+    pods = scripts("pyhton train.py 2>&1 | tee log")
+    pods.start()
+    said = "but trainer 0: no Python was seen to train: its exit code alone says that it is done"
+    assert said in pods.end_with().splitlines()[-1]
+
+
 WRAPPERS = {
     "a program": "exec python saves.py",
     "a script": "set -e\npython saves.py",

@@ -201,6 +201,39 @@ def test_an_interrupted_one_keeps_all_and_a_killed_one_leaves_no_process(
         shutil.rmtree(terminal.folder / ".rehearsal")
 
 
+SAVES = """
+import os, signal, sys, time
+told = []
+signal.signal(signal.SIGTERM, lambda *_: told.append(1))
+os.makedirs("output", exist_ok=True)
+for step in range(6000):
+    print("step", step, "loss 0.5", flush=True)
+    time.sleep(0.1)
+    if told:
+        open("output/saved-" + os.environ["RANK"], "w").write(f"{step} after {len(told)}")
+        sys.exit(143)
+"""
+
+
+@pytest.mark.parametrize("lines", ["python saves.py | tee log", "nohup python saves.py &\nwait"])
+def test_cancel_lets_what_a_script_started_save(tmp_path: Path, lines: str) -> None:
+    terminal = Terminal(tmp_path / "mine")
+    (terminal.folder / "program/saves.py").write_text(SAVES)
+    (terminal.folder / "program/run.sh").write_text(f"{lines}\n")
+    steps = {"metrics": {"step": r"step (\d+)", "loss": "loss (.*)"}, "apart": True}
+    own = {"name": "saves", "trainers": 2, "program": {"folder": "./program"}}
+    terminal.settings = {**own, "command": "bash run.sh", **steps}
+    terminal.job_file.write_text(yaml.safe_dump(terminal.settings))
+    with (tmp_path / "shown").open("w") as stdout:
+        rehearsal = terminal.start("rehearse", "--no-try", stdout=stdout)
+    terminal.wait_for(terminal.steps, rehearsal)
+    assert "job saves is ended" in terminal.run("cancel", "--rehearsal")
+    assert rehearsal.wait() == 1
+    saved = list(terminal.volume.root.glob("output/attempts/*-1/output/saved-*"))
+    assert len(saved) == 2, (tmp_path / "shown").read_text()
+    assert all(re.fullmatch(r"\d+ after 1", file.read_text()) for file in saved)
+
+
 @pytest.mark.long
 def test_from_python_on_data_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal(tmp_path / "mine", 3)

@@ -56,6 +56,7 @@ MOST_LOCATED = 8
 INSTALLED = re.compile(r"/(site|dist)-packages/|/lib/python\d|/bin/[^/]+$|^/(usr|opt)/")
 """Scripts that are not the program's, wherever it has copied its own."""
 CHILD = "child of "
+UNSEEN = "no Python was seen to train: its exit code alone says that it is done"
 LONGEST = 120
 """Characters of a command line in a sentence."""
 
@@ -184,6 +185,7 @@ def judge(
         for python in ended
         if python.thread and python.level >= OWN and python not in failed
     ]
+    verdict.doubts += [] if ranks else [UNSEEN]
     parents = {rank.entry.parent for rank in failed}
     trained = any(python.saved or python.level == TRAINED for python in ended)
     well = not ranks or any(python.went_well for python in ended if python in ranks)
@@ -388,8 +390,7 @@ class Ranks:
     def list_running(self) -> list[Python]:
         """Returns the ranks that run."""
         top = max((python.level for python in self.all), default=OTHER)
-        running = [python for python in self.all if python.ended is None]
-        return [python for python in running if python.level == top and top > OTHER]
+        return [one for one in self.all if one.ended is None and one.level == top > OTHER]
 
     def find_failed(self, pid: int, alone: bool) -> Python | None:
         """Returns the Python that says why a process ended: that process itself, or, if it is
@@ -399,8 +400,8 @@ class Ranks:
         own = self._seen.get(pid)
         if own is not None and own.error:
             return own
-        failed = [python for python in self.all if python.error and not python.went_well]
-        failed = [python for python in failed if python.ended is not None]
+        ended = [python for python in self.all if python.error and python.ended is not None]
+        failed = [python for python in ended if not python.went_well]
         return min(failed, key=lambda python: python.ended or 0, default=None) if alone else None
 
     def has_stepped(self) -> bool | None:
@@ -646,13 +647,11 @@ class Ranks:
 
     def _refresh(self, python: Python) -> None:
         """Takes in how a Python ended that did not say so itself."""
-        if python.code is not None:
-            return
-        if not python.watch.has_ended():
-            if python.ended is not None:  # It closed the connection, or is another program now.
-                python.ended, python.hooked = None, False
-        else:
+        if python.code is None and python.watch.has_ended():
             self._end(python, python.watch.read_code())
+        elif python.code is None and python.ended is not None:
+            # It closed the connection, or is another program now.
+            python.ended, python.hooked = None, False
 
     @staticmethod
     def _is_starting(entry: Entry) -> bool:
