@@ -346,9 +346,7 @@ def count_calm(traces: Sequence[Trace], least: int) -> int:
     """Returns how many calm runs there shall be: `least`, or twice as many if these differ, because
     a few show little of how far apart they may lie.
     """
-    calm = Calm(traces)
-    differ = len(traces) >= least and bool(calm.compared or calm.last) and not calm.equal
-    return least * 2 if differ else least
+    return least if len(traces) < least or Calm(traces).has_equal_values else least * 2
 
 
 def find_fewest(

@@ -164,17 +164,17 @@ class Calm:
         return "as undisturbed" if self.compares else "ended well, not compared"
 
     @property
+    def has_equal_values(self) -> bool:
+        """Whether each value that is compared is the same in all runs."""
+        keys = [key for key in self.values if (key[0], key[2]) in self.compared]
+        ranges = (*(self.values[key] for key in keys), *self.last.values())
+        return all(same(*between) for between in ranges)
+
+    @property
     def equal(self) -> bool:
         """Whether the runs reported exactly the same steps and results."""
-        metrics = (
-            between
-            for (rank, _, name), between in self.values.items()
-            if (rank, name) in self.compared
-        )
-        ranges = (*metrics, *self.last.values())
-        return bool(self.ranks or self.last) and (
-            all(map(self.is_regular, self.ranks)) and all(same(*between) for between in ranges)
-        )
+        reports = bool(self.ranks or self.last)
+        return reports and all(map(self.is_regular, self.ranks)) and self.has_equal_values
 
     @property
     def silence(self) -> float:

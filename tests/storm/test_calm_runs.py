@@ -35,6 +35,10 @@ def test_of_calm_runs_that_differ_there_are_twice_as_many():
     assert count_calm([run(1.0, ips=10), run(1.0, ips=20)], 2) == 2
     silent = Trace([Event("step", 1.0, 1, 0, 1, {})], succeeded=True)
     assert count_calm([silent, silent], 2) == 2
+    # Nor is a line that came twice.
+    twice = run(1.0, rmse=0.3)
+    twice.events.append(twice.events[0])
+    assert count_calm([run(1.0, rmse=0.3), twice], 2) == 2
     for other in (run(1.01, rmse=0.3), run(1.0, rmse=0.31)):
         assert count_calm([run(1.0, rmse=0.3), other], 2) == 4
         assert count_calm([run(1.0, rmse=0.3), other, other], 3) == 6
