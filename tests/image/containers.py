@@ -2,8 +2,8 @@
 manifests.
 
 Limits: podman replaces neither the scheduler nor the volume's driver (a folder stands in for EFS);
-resource limits and probes are not set (a test calls the probe's command itself); the network policy
-has no effect, but the network leads nowhere else.
+probes are not set (a test calls the probe's command itself), and memory and the size of /dev/shm
+only where a test asks for it; the network policy has no effect, but the network leads nowhere else.
 """
 
 import os
@@ -18,6 +18,7 @@ from typing import Any
 
 import yaml
 
+from k8s_charts.spec.value_types import amount
 from paddle_aws.rehearsal.pods.environment import PodFacts, environment
 from paddle_aws.rehearsal.pods.manifests import PodTemplate
 
@@ -123,10 +124,15 @@ class Cluster:
         podman.run("network", "create", "--internal", self.network)
 
     def start(
-        self, job: dict[str, Any], index: int | None = None, *, isolated: bool = False
+        self,
+        job: dict[str, Any],
+        index: int | None = None,
+        *,
+        isolated: bool = False,
+        limited: bool = False,
     ) -> str:
-        """Starts a pod of the Job as its controller would, `isolated` without a network. Returns
-        the container's name.
+        """Starts a pod of the Job as its controller would, `isolated` without a network, `limited`
+        with its manifest's memory and /dev/shm. Returns the container's name.
         """
         template, pod = (
             PodTemplate.model_validate(job["spec"]["template"]),
@@ -161,7 +167,10 @@ class Cluster:
             "--read-only",
         ]
         arguments += ["--read-only-tmpfs=false"]
-        arguments += self._lay_volumes(job, template, name)
+        arguments += self._lay_volumes(job, template, name, limited)
+        if limited:
+            memory = str(round(amount(container.memory or "0")))
+            arguments += ["--memory", memory, "--memory-swap", memory]
         controller = {"controller-uid": self.uid, "job-name": job["metadata"]["name"]}
         labels = template.labels | {
             f"batch.kubernetes.io/{key}": value for key, value in controller.items()
@@ -177,13 +186,15 @@ class Cluster:
         given.pop("POD_IP", None)
         arguments += [word for key, value in given.items() for word in ("--env", f"{key}={value}")]
         shell = ("/bin/sh", "-c", 'POD_IP=$(hostname -i | cut -d" " -f1) exec "$@"', "sh")
-        self.podman.run(
-            "run", "--detach", *arguments, self.image, *shell, *container.command, *container.args
-        )
+        # Not here: podman writes a file `oom` to its own folder.
+        words = [*arguments, self.image, *shell, *container.command, *container.args]
+        self.podman.run("run", "--detach", *words, cwd=self.volume.parent)
         self.pods.append(name)
         return name
 
-    def _lay_volumes(self, job: dict[str, Any], template: PodTemplate, name: str) -> list[str]:
+    def _lay_volumes(
+        self, job: dict[str, Any], template: PodTemplate, name: str, limited: bool
+    ) -> list[str]:
         """Makes the folders of a pod's volumes. Returns the arguments that mount them."""
         pod, arguments = job["spec"]["template"]["spec"], []
         read_only = {
@@ -198,7 +209,9 @@ class Cluster:
         }
         for mount in template.containers[0].mounts:
             if mount.volume in memory:
-                arguments += ["--tmpfs", f"{mount.path}:rw,mode=1777"]
+                size = template.volumes[mount.volume].size_limit if limited else None
+                size = f",size={round(amount(size))}" if size else ""
+                arguments += ["--tmpfs", f"{mount.path}:rw,mode=1777{size}"]
                 continue
             claimed = template.volumes[mount.volume].claim
             files = job["settings"].get(template.volumes[mount.volume].config_map, {})

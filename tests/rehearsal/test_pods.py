@@ -122,14 +122,14 @@ LIMITED = {
 }
 SHARED_MEMORY = {"emptyDir": {"medium": "Memory", "sizeLimit": "3Mi"}}
 HOG = """
-import os, shutil, sys
+import os, shutil, sys, tempfile
 size = shutil.disk_usage("/dev/shm").total
-print("user", os.getuid(), os.getgid(), "shm", size, os.environ["TMPDIR"], flush=True)
+print("user", os.getuid(), os.getgid(), "shm", size, tempfile.gettempdir(), flush=True)
 try:
     open("/dev/shm/full", "wb").write(bytes(4 << 20))
 except OSError as error:
     print("full", error.errno, flush=True)
-open(os.environ["TMPDIR"] + "/mine", "w").close()
+open(tempfile.gettempdir() + "/of-a-pod", "w").close()
 print("hogs", len(b"x" * (200 << 20)) if len(sys.argv) > 1 else 0, flush=True)
 """
 
@@ -144,7 +144,8 @@ def test_a_container_has_the_user_the_shared_memory_and_the_memory_of_its_manife
     template["containers"][0]["volumeMounts"] = [{"name": "memory", "mountPath": "/dev/shm"}]
     result = machine.run(docs)
     if held.namespaces:
-        assert f"user 1234 77 shm {3 << 20} " in machine.log() and "full 28" in machine.log()
+        assert f"user 1234 77 shm {3 << 20} /tmp" in machine.log() and "full 28" in machine.log()
+        assert not Path("/tmp/of-a-pod").exists()
     assert result.succeeded is not bool(hogs and held.groups), machine.log()
     assert ("hogs" not in machine.log()) is bool(hogs and held.groups)
     # What a machine cannot hold, it says.

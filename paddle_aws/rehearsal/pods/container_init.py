@@ -9,9 +9,9 @@ Run as `python -I -S container_init.py [option...] program argument...`:
 
 * `--filter HEX SOCKET`: it and its descendants run under that seccomp filter
   (paddle_aws/storm/calls.py), whose listener goes to the socket.
-* `--own UID GID BYTES`: it and its descendants have this user and group id, no capability, and a
-  /dev/shm of their own of that size: namespaces of users and mounts, for which Linux needs no
-  privilege, unless the machine's owner has forbidden them.
+* `--own UID GID BYTES FOLDER`: it and its descendants have this user and group id, no capability, a
+  /dev/shm of their own of that size, and this folder as /tmp: namespaces of users and mounts, for
+  which Linux needs no privilege, unless the machine's owner has forbidden them.
 * `--group FILE`: the control group whose list of processes this is.
 """
 
@@ -37,7 +37,7 @@ _NEW_USERS, _NEW_MOUNTS = 0x10000000, 0x00020000
 _BIND, _RECURSIVE, _PRIVATE = 4096, 16384, 1 << 18
 """mount(2)."""
 _SHARED_MEMORY = "/dev/shm"
-_SHORT_TMPDIR = f"{_SHARED_MEMORY}/.tmp"
+_TEMPORARY = "/tmp"
 _SECCOMP, _SET_MODE_FILTER = 317, 1
 """seccomp(2) on x86-64."""
 _NEW_LISTENER, _WAIT_KILLABLE = 1 << 3, 1 << 5
@@ -69,9 +69,7 @@ def _install_filter(program: bytes, listens: int) -> None:
 
 
 def _enter_namespaces(uid: int, gid: int, size: int, temporary: str) -> None:
-    """Gives this process namespaces of its own: see `--own`. `temporary` is also reached by a short
-    path. Raises OSError.
-    """
+    """Gives this process namespaces of its own: see `--own`. Raises OSError."""
     libc = ctypes.CDLL(None, use_errno=True)
 
     def check(result: int) -> None:
@@ -93,9 +91,20 @@ def _enter_namespaces(uid: int, gid: int, size: int, temporary: str) -> None:
             file.write(text)
     mount("none", "/", "none", _RECURSIVE | _PRIVATE, "")
     mount("tmpfs", _SHARED_MEMORY, "tmpfs", 0, f"size={size},mode=1777")
-    if temporary:
-        os.mkdir(_SHORT_TMPDIR)  # noqa: PTH102
-        mount(temporary, _SHORT_TMPDIR, "none", _BIND, "")
+    # What the rehearsal itself needs stays where it is, also below /tmp.
+    here, paths = os.getcwd(), ":".join(os.environ.values()).split(":")  # noqa: PTH109
+    needed = {
+        "/".join(path.split("/")[:3])
+        for path in (here, temporary, sys.executable, *paths)
+        if path.startswith(f"{_TEMPORARY}/")
+    }
+    kept = {place: os.open(place, os.O_PATH) for place in needed if os.path.isdir(place)}  # noqa: PTH112
+    mount(temporary, _TEMPORARY, "none", _BIND | _RECURSIVE, "")
+    for place, folder in kept.items():
+        os.makedirs(place, exist_ok=True)  # noqa: PTH103
+        mount(f"/proc/self/fd/{folder}", place, "none", _BIND | _RECURSIVE, "")
+        os.close(folder)
+    os.chdir(here)
 
 
 def _descendants() -> list[int]:
@@ -147,7 +156,7 @@ def _end_all() -> None:
 
 def _read_options() -> tuple[dict[str, list[str]], list[str]]:
     """Returns the options, and the program with its arguments."""
-    counts, options, words = {"--filter": 2, "--own": 3, "--group": 1}, {}, sys.argv[1:]
+    counts, options, words = {"--filter": 2, "--own": 4, "--group": 1}, {}, sys.argv[1:]
     while words[0] in counts:
         end = counts[words[0]] + 1
         options[words[0]], words = words[1:end], words[end:]
@@ -171,7 +180,6 @@ def main() -> int:
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(ignored, signal.SIG_IGN)
     init, temporary = os.getpid(), os.environ.get("TMPDIR", "")
-    long = len(temporary) > _LONGEST_TMPDIR
     first = os.fork()
     if first == 0:
         signal.set_wakeup_fd(-1)
@@ -187,11 +195,10 @@ def main() -> int:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         try:
             if own := options.get("--own"):
-                uid, gid, size = map(int, own)
-                _enter_namespaces(uid, gid, size, temporary if long else "")
-            if long:
+                _enter_namespaces(*map(int, own[:3]), own[3])
+            elif len(temporary) > _LONGEST_TMPDIR:
                 # In a container it is the short /tmp; here a short path leads to the same folder.
-                os.environ["TMPDIR"] = _SHORT_TMPDIR if own else f"/proc/{init}/cwd"
+                os.environ["TMPDIR"] = f"/proc/{init}/cwd"
             if filter_ is not None:
                 _install_filter(bytes.fromhex(filter_[0]), int(filter_[1]))
             os.execvp(argv[0], argv)

@@ -1,6 +1,7 @@
-"""What this machine holds of a container's limits: its user, its /dev/shm, its memory, its disk.
+"""What this machine holds of a container's limits: its user, its /dev/shm and /tmp, its memory, its
+disk.
 
-Linux needs no privilege for the first two, unless the machine's owner has forbidden namespaces of
+Linux needs no privilege for the first three, unless the machine's owner has forbidden namespaces of
 users. Memory needs a control group in which this user may make others.
 """
 
@@ -31,7 +32,7 @@ class Machine:
     """What this machine lets the user hold."""
 
     namespaces: bool
-    """Whether a container may have a user and a /dev/shm of its own."""
+    """Whether a container may have a user, a /dev/shm and a /tmp of its own."""
     groups: Path | None
     """The control group below which those of containers can be made; None: there is none."""
 
@@ -43,7 +44,7 @@ class Machine:
             notes.append(
                 WithoutEffect(
                     "this machine forbids namespaces of users: processes run as you, and share the "
-                    "machine's /dev/shm",
+                    "machine's /dev/shm and /tmp",
                     ("runAsGroup", "runAsUser", "sizeLimit of /dev/shm"),
                 )
             )
@@ -60,7 +61,7 @@ class Machine:
 @functools.cache
 def probe() -> Machine:
     """Returns what this machine lets the user hold, by trying it."""
-    words = [sys.executable, "-I", "-S", str(INIT), "--own", "1000", "1000", "4096", "true"]
+    words = [sys.executable, "-I", "-S", str(INIT), "--own", "1000", "1000", "4096", "/tmp", "true"]
     with (
         contextlib.suppress(OSError, subprocess.SubprocessError),
         subprocess.Popen(
@@ -117,7 +118,8 @@ class Limits:
         if machine.namespaces:
             user = container.user or template.user or contract.UID
             group = container.group or template.group or contract.GID
-            options += ["--own", str(user), str(group), str(_shared_memory(template, container))]
+            size = _shared_memory(template, container)
+            options += ["--own", str(user), str(group), str(size), str(root / "tmp")]
         if machine.groups is None or container.memory is None:
             return cls(tuple(options))
         place = machine.groups / f"paddle-aws-{name}"

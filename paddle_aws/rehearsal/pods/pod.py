@@ -260,8 +260,7 @@ class Pod:
             **host.image.environment,
             "HOME": str(path_inside(root, contract.HOME)),
             "HOSTNAME": self.hostname,
-            "LANG": "C.UTF-8",
-            "TMPDIR": str(root / "tmp"),
+            **({} if host.machine.namespaces else {"TMPDIR": str(root / "tmp")}),
             **host.identity(self.facts.namespace, self.facts.service_account),
             **(host.api.environment if host.api is not None and self.template.token else {}),
         }
