@@ -9,6 +9,7 @@ is one that JSON and Kubernetes accept too. Imports no aws_cdk.
 import hashlib
 import math
 import os
+import re
 import stat
 from collections.abc import Hashable
 from pathlib import Path
@@ -23,6 +24,8 @@ MOST_VALUES = 100_000
 """Values behind an alias count each time that it occurs."""
 LONGEST_KEY = 1024
 """Characters; YAML's own limit for a key that is not marked with `?`."""
+_ODD_NUMBER = re.compile(r"[-+]?0[\d_]|.*:")
+"""What YAML reads by other bases, as few people mean it: 010 is 8, and 1:30 is 90."""
 _KINDS = {type(None): "nothing", list: "a list", str: "text"}
 
 
@@ -74,7 +77,9 @@ def text(path: Path) -> str:
     except OSError as error:
         raise SettingError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        raise SettingError(f"{path} is not UTF-8 text: byte {error.start} is invalid") from None
+        raise SettingError(
+            f"{path} is not UTF-8 text: byte {error.start} is invalid; save it as UTF-8"
+        ) from None
 
 
 def _load(content: str) -> Any:
@@ -156,6 +161,12 @@ class _Strict(yaml.SafeLoader):
             isinstance(value, int) and value.bit_length() > 64
         ):
             raise _fault(node, f"{shown} is not a number that a setting takes")
+        if type(value) in (int, float) and _ODD_NUMBER.match(node.value):
+            raise _fault(
+                node,
+                f"{shown} would be {value}: write a number without colons and 0 in front, or put "
+                "text in quotes",
+            )
         return value
 
 
@@ -166,7 +177,10 @@ def _fault(node: yaml.Node, problem: str) -> yaml.MarkedYAMLError:
 def _flat(error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None)
     where = f"line {mark.line + 1}: " if mark else ""
-    return where + " ".join(str(getattr(error, "problem", None) or error).split())
+    problem = str(getattr(error, "problem", None) or error)
+    if problem.startswith("but "):
+        problem = f"{getattr(error, 'context', '')} {problem}"
+    return where + " ".join(problem.split())
 
 
 def cache_path(kind: str, *of: object) -> Path:

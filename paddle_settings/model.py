@@ -368,10 +368,14 @@ def _verdict(spec: type[Settings], fault: ErrorDetails) -> str:
                 return f"is not a setting: did you mean {near}?"
             names = ", ".join(_find_schema(spec, fault["loc"][:-1]).get("properties", ()))
             return "is not a setting" + (f": allowed are {names}" if names else "")
-        case "string_type" if isinstance(found, bool | int | float):
+        case "string_type" if isinstance(found, bool | int | float) and _is_allowed(
+            _find_schema(spec, fault["loc"]), format_value(found)
+        ):
             return f"must be text (found {format_value(found)}): put it in quotes"
-        case "int_type" if isinstance(found, str) and found.isdigit():
-            return f'must be a whole number (found "{found}"): leave the quotes out'
+        case "int_type" if isinstance(found, str) and re.fullmatch(r"\d{1,18}", found):
+            plain = found == str(int(found))
+            remedy = "leave the quotes out" if plain else f"write {int(found)}"
+            return f'must be a whole number (found "{found}"): {remedy}'
         case "string_too_short" | "too_short" if context["min_length"] == 1:
             return "must not be empty"
         case "literal_error" | "enum":

@@ -13,6 +13,9 @@ from k8s_charts.spec.program_archive import INLINE_LIMIT, json_size
 _SHELL = ("|", "||", "&", "&&", ";", "<", ">", ">>", "2>&1")
 _QUOTED = re.compile(r"""\\.|'[^']*'|"(?:\\.|[^"$`\\])*"|\{[^{}]*\}""", re.DOTALL)
 """What a shell leaves as it is; in braces stands a placeholder."""
+_BACKSLASH = re.compile(r"\\\w")
+_LOOKALIKE = re.compile("[\u00a0\u200b\u3000\ufeff\u2018-\u201f]|(?<!\\S)[\u2010-\u2015]")
+"""Signs that word processors and web pages put in place of others."""
 _OPERATOR = re.compile(r"[;|&<>()]|^#")
 _BUILTINS = {".", "cd", "eval", "exec", "export", "set", "source", "ulimit", "unset"}
 _SCRIPT = re.compile(r"(?:^|\s)(\S*/)?(ba|da|z|k)?sh\s+(-\S+\s+(\w+\s+)?)*-\w*c\s")
@@ -93,7 +96,17 @@ def shell_faults(settings: Mapping[str, Any]) -> Iterator[str]:
         if isinstance(line, str) and not _SCRIPT.search(line):
             line = line.replace("\\\n", " ").strip()
             plain = _QUOTED.sub(lambda quoted: "-" * len(quoted[0]), line)
-            if found := _EXPANDED.search(plain):
+            if sign := _LOOKALIKE.search(plain):
+                yield (
+                    f"{name} has {sign[0]} (U+{ord(sign[0]):04X}), which only looks like a quote, "
+                    "a dash or a blank: type it anew, or put its word into quotes"
+                )
+            elif cut := next(filter(_BACKSLASH.fullmatch, _QUOTED.findall(line)), ""):
+                yield (
+                    f"{name} has {cut}, of which a shell makes {cut[1:]}: write a path with /, or "
+                    "put a backslash into quotes"
+                )
+            elif found := _EXPANDED.search(plain):
                 yield _no_shell(name, line[found.start() : found.end()].strip())
             elif "\n" in plain:
                 yield (

@@ -82,8 +82,8 @@ def _program(job: JobSettings) -> Iterator[str]:
         and program.folder not in ("quick_start", "recommendation", "")
     ):
         yield (
-            f"program.folder is {program.folder}: the image has quick_start and recommendation; "
-            f"write ./{program.folder} for a folder beside this file"
+            f"program.folder is {program.folder}: the image has quick_start and recommendation; a "
+            "folder of yours begins with ./"
         )
 
 
