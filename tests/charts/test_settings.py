@@ -5,7 +5,6 @@ condition refuses a value where it has no effect.
 `make settings-table` prints each setting, when it counts, and what reaches it.
 """
 
-import ast
 import copy
 import json
 import sys
@@ -23,6 +22,7 @@ from k8s_charts.spec import TrainingJob
 from paddle_aws.stacks.cluster_spec import ClusterSpec
 from paddle_settings.conditions import conditions
 from paddle_settings.errors import SettingError
+from paddle_settings.model import Settings
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
@@ -125,19 +125,6 @@ def check_refusals(setting: Setting, read: Iterable[Callable[[], object]]) -> No
         assert any(line.startswith(f"{path} is ") and says in line for line in lines), lines
 
 
-@cache
-def _names_read() -> set[str]:
-    """Returns the attributes and arguments that the product's code reads."""
-    rooms = ("constructs_lib", "paddle_aws", "k8s_charts")
-    files = (file for room in rooms for file in (HERE.parents[1] / room).rglob("*.py"))
-    parts = (part for file in files for part in ast.walk(ast.parse(file.read_text("utf-8"))))
-    return {
-        part.attr if isinstance(part, ast.Attribute) else part.id
-        for part in parts
-        if isinstance(part, ast.Attribute | ast.Name) and isinstance(part.ctx, ast.Load)
-    }
-
-
 CHANGES = yaml.safe_load((HERE.parents[1] / "tests/emulator/changes.yaml").read_text())
 CHANGED: dict[str, Any] = CHANGES["eks"]["rows"] | CHANGES["self-managed"]["rows"]
 CHANGED |= CHANGES["not changed"] | CHANGES["inside"]
@@ -185,19 +172,74 @@ def find_change(path: str) -> dict[str, Any]:
     return {}
 
 
+def find_reason(path: str) -> str:
+    """Returns why nothing shows that this setting of cluster.yaml is reached; empty: something
+    does.
+    """
+    change, page = find_change(path), (HERE.parents[1] / "docs/changes.md").read_text("utf-8")
+    if not change:
+        return f"tests/emulator/changes.yaml has no row for {path}"
+    if "test" in change:
+        check_test(change["test"])
+        return ""
+    row = next((line for line in page.splitlines() if line.startswith(f"| `{path}` |")), "")
+    return f"docs/changes.md: {row}" if "changes no stack" in row else ""
+
+
 @pytest.mark.parametrize(
     "setting", [s for s in CLUSTER if not s.is_group], ids=lambda setting: setting.path
 )
 def test_a_setting_of_the_cluster_is_reached(setting: Setting) -> None:
-    """In the change matrix, a template changes or `diff` says why not; this test alone sees no
-    more than that the setting's name is read.
-    """
-    change = find_change(setting.path)
-    assert change, f"tests/emulator/changes.yaml has no row for {setting.path}"
-    if "test" in change:
-        check_test(change["test"])
-    # layers.py reads it before there is a ClusterSpec.
-    assert setting.name in _names_read() | {"locked"}
+    """In the change matrix, a template changes or `diff` says why not."""
+    assert not find_reason(setting.path)
+
+
+_OWN = CHANGES["self-managed"]["base"]
+_PUBLIC = {"id": "Z0123456789ABCDEFGHIJ", "host": "paddle.example.com"}
+SYNTHESIZED: list[dict[str, Any]] = [
+    *(cluster for cluster in CLUSTERS if cluster != {"cluster": {"kind": "self-managed"}}),
+    CHANGES["eks"]["base"],
+    {"file_system": {"existing": {"id": "fs-01234567", "security_group": "sg-01234567"}}},
+    {"zone": {"public": _PUBLIC}, "cluster": {"public_access_from": ["203.0.113.7/32"]},
+     "proxy": CHANGES["eks"]["rows"]["proxy"]["to"], "jobs": {"queue": "own", "images": ["a:1"]}},
+    {"nodes": {"workers": {"taints": [{"key": "batch", "value": "only"}],
+                           "ssh": {"key_pair": "mine", "allowed_from": ["203.0.113.7/32"]}},
+               "more": {}}},
+    {**_OWN, "cluster": {**_OWN["cluster"], "snapshots": {"schedule": "0 0 * * *"}}},
+]  # fmt: skip
+"""Clusters in which each setting counts once."""
+
+
+UNREAD = {"extends", "locked", "jobs.queue", "jobs.images"}
+"""What is read before there are stacks, or by `setup` alone."""
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_each_setting_of_the_cluster_is_read_by_the_stacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the class that has it: another setting of this name does not stand in for it."""
+    from tests.aws.built import Built
+
+    read: set[tuple[type, str]] = set()
+    look, dump = Settings.__getattribute__, Settings.model_dump
+
+    def look_and_note(group: Settings, name: str) -> Any:
+        read.update((kind, name) for kind in type(group).__mro__)
+        return look(group, name)
+
+    def dump_and_note(group: Settings, **more: Any) -> dict[str, Any]:
+        names = more.get("include") or type(group).model_fields
+        read.update((kind, name) for kind in type(group).__mro__ for name in names)
+        return dump(group, **more)
+
+    specs = [ClusterSpec.parse({"retain": False, **cluster}) for cluster in SYNTHESIZED]
+    monkeypatch.chdir(HERE.parents[1])
+    monkeypatch.setattr(Settings, "__getattribute__", look_and_note)
+    monkeypatch.setattr(Settings, "model_dump", dump_and_note)
+    for spec in specs:
+        Built(spec)
+    unread = {s.path for s in CLUSTER if not s.is_group and (s.group, s.name) not in read}
+    assert unread == UNREAD
 
 
 @pytest.mark.parametrize(
@@ -230,7 +272,8 @@ def main() -> None:
             if file == "job.yaml":
                 row, place = ROWS.get(setting.path), "a document"
             else:
-                row, place = find_change(setting.path), "tests/emulator/changes.yaml"
+                row = {} if find_reason(setting.path) else find_change(setting.path)
+                place = "tests/emulator/changes.yaml"
             reached = row.get("test") or place if row else "0"
             reached += " and a refusal" if setting.conditions else ""
             counts = "; ".join(condition.only for condition in setting.conditions) or "always"

@@ -184,6 +184,8 @@ def value_of(settings: Any, path: str) -> str:
     text = (
         yaml.safe_dump(settings, default_flow_style=True, width=1000).replace("\n...", "").strip()
     )
+    if len(text) > 300:
+        text = f"{text[1:28]} ..."
     return "unset" if settings is None else f"`{text}`"
 
 
