@@ -141,7 +141,7 @@ def _rehearse(machine: str, arguments: argparse.Namespace) -> None:
     console = make_console(width=None, markup=True)
     console.width = min(console.width, _MAX_WIDTH)
     started = time.monotonic()
-    source = JobSource(arguments.job.resolve(), tuple(arguments.set))
+    source = JobSource(arguments.job, tuple(arguments.set))
     job_file = source.file
     name = "a job" if job_file.name == NO_FILE else job_file.name
     console.print(f"[bold]rehearsal[/] of {escape(name)} on {machine}")

@@ -96,7 +96,8 @@ class DeployedAccount(Account):
         }
         words = [str(word) for pair in options.items() for word in pair] + self._source.words()
         # Every pod finds the volume here, wherever the cluster's nodes mount it.
-        self._cloud.paddle_aws("manifests", str(self._source.file), *words, "--for-rehearsal")
+        file = str(self._source.file.resolve())
+        self._cloud.paddle_aws("manifests", file, *words, "--for-rehearsal")
         return sorted(folder.manifests.glob("*.k8s.yaml"))
 
     def upload(self, file: Path, address: str, links: Path) -> None:

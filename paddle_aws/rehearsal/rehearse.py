@@ -98,7 +98,9 @@ class Rehearsal:
                 f"this job has {job.pod_count}"
             )
         paddle_job.check(job)
-        self._inputs = check_inputs(job, self.job_file)
+        # Pods, which start in other folders, get these paths.
+        files = check_inputs(job, self.job_file)
+        self._inputs = {name: file.resolve() for name, file in files.items()}
         for name, input_source in job.inputs.items():
             if str(input_source).startswith("s3://"):
                 raise BadInput(
@@ -113,7 +115,8 @@ class Rehearsal:
                 "from; name a file, or a folder, with such records: --data PATH"
             )
         if data is None:
-            return check_data(job, self.job_file, say) if job.splits else None
+            file = check_data(job, self.job_file, say) if job.splits else None
+            return file and file.resolve()
         if source is None or job.source_on_volume or source.startswith("http"):
             raise BadInput(
                 f"--data is {data}: it stands for a local or s3:// data.source, which this job "

@@ -17,6 +17,7 @@ from paddle_aws.operations.jobs.early_checks import (
     check_host_path,
     check_inputs,
     tell_pod_security,
+    tell_program,
     tell_recipe,
     tell_secrets,
 )
@@ -71,7 +72,6 @@ def manifests(
     Example: paddle-aws manifests --diff --against origin/main
     """
     with cli_errors("interrupted: the same command writes the rest"):
-        # Imported here: cdk8s starts Node, and `paddle-aws --help` need not wait for that.
         # Imported here: cdk8s takes a second to load.
         from k8s_charts import documents
         from k8s_charts.kinds import data_job
@@ -92,6 +92,7 @@ def manifests(
             raise BadInput(f"--out is {out}: that is a file, a folder is needed")
         for path in documents.write(job, deployed.outputs, deployed.image, out):
             echo(path)
+        tell_program(job, say)
         tell_pod_security(job, say)
         tell_secrets(job, say)
         if deployed.missing:
@@ -105,6 +106,11 @@ def manifests(
                 f"{data_job.source(job, deployed.outputs)}: `submit` brings it there, and so does "
                 f"`paddle-aws upload {local}{' --volume' * (job.uploaded is not None)} --job "
                 f"{job_file}`"
+            )
+        if job.program.archive is not None and not deployed.missing:
+            say(
+                "before the data job starts, the program has to be on the volume: `submit` brings "
+                f"it there, and so does `paddle-aws upload --program --job {job_file}`"
             )
         if inputs and not deployed.missing:
             places = (

@@ -17,6 +17,7 @@ from paddle_aws.operations.jobs.follow_up import follow_to_end
 from paddle_aws.operations.jobs.job_source import JobSource
 from paddle_aws.operations.jobs.run import submit_loaded
 from paddle_aws.operations.jobs.submission import Submission
+from paddle_aws.operations.jobs.trial import try_first
 from paddle_aws.operations.options import (
     IMAGE_FILE,
     JOB_FILE,
@@ -69,7 +70,7 @@ def submit(
         tell_pod_security(submission.job, say)
         tell_secrets(submission.job, say)
         if dry_run:
-            _print_documents(submission)
+            _print_documents(submission, no_try=no_try)
             return
         follow_to_end(
             submit_loaded(submission, context, say, no_try=no_try),
@@ -80,18 +81,20 @@ def submit(
         )
 
 
-def _print_documents(submission: Submission) -> None:
+def _print_documents(submission: Submission, *, no_try: bool) -> None:
     # Imported here: cdk8s takes a second to load.
     from k8s_charts import yaml_documents
 
     check_data(submission.job, submission.file, say)
-
+    inputs = check_inputs(submission.job, submission.file)
+    if not no_try:
+        say(try_first(submission.job, submission.file))
     echo(yaml_documents.dump(submission.documents), nl=False)
     if submission.local_file is not None:
         place = submission.job.uploaded
         where = f" to the volume: {place}" if place is not None else ""
         say(f"before that, {submission.local_file} would be uploaded{where}")
-    for name, file in check_inputs(submission.job, submission.file).items():
+    for name, file in inputs.items():
         say(f"before that, {file} would be uploaded as the input {name}")
     if (archive := submission.job.program.archive) is not None:
         say(f"before that, {archive.root} would be uploaded")

@@ -195,7 +195,8 @@ def main() -> int:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         try:
             if own := options.get("--own"):
-                _enter_namespaces(*map(int, own[:3]), own[3])
+                uid, gid, size = map(int, own[:3])
+                _enter_namespaces(uid, gid, size, own[3])
             elif len(temporary) > _LONGEST_TMPDIR:
                 # In a container it is the short /tmp; here a short path leads to the same folder.
                 os.environ["TMPDIR"] = f"/proc/{init}/cwd"
