@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-from paddle_node.requirements import install
+from paddle_node.environment import Reader
+from paddle_node.requirements import build, install
 
 from tests.image.test_program_packages import wheel
 
@@ -172,3 +173,17 @@ def test_no_step_of_make_is_silent(
     first, *reports = capsys.readouterr().out.splitlines()
     assert first == "setup: a name"
     assert reports and {*reports} <= {f"setup: a name: {n} s: not ready yet" for n in range(60)}
+
+
+def test_compiling_an_environment_is_never_silent(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Limits: the compiler sleeps, and nothing is installed."""
+    monkeypatch.setattr(install, "REPORT_INTERVAL", 0.02)
+    monkeypatch.setattr(build, "_run", lambda *words: "")
+    monkeypatch.setattr(build, "_packages", lambda folder: [tmp_path])
+    monkeypatch.setattr(build.compileall, "compile_dir", lambda *a, **more: time.sleep(0.5))
+    said: list[str] = []
+    python = tmp_path / "bin" / "python"
+    build.install_chosen([], python, tmp_path, Reader({}), {}, said.append)
+    assert said and {*said} <= {f"{second} s: compiling" for second in range(60)}

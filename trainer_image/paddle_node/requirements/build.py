@@ -206,7 +206,8 @@ def install_chosen(
     lines.unlink()
     # By this Python: uv would run the new one's (*.pth) beside the password of the index.
     for folder in _packages(python.parents[1]):
-        compileall.compile_dir(folder, quiet=2, workers=0)
+        with install.reports(say, lambda: "compiling"):
+            compileall.compile_dir(folder, quiet=2, workers=0)
 
 
 def _requirements(environ: Mapping[str, str]) -> list[str]:
