@@ -68,32 +68,36 @@ ssize_t write(int file, const void *content, size_t size) {
 """
 """Slows down writes to the volume, as a file server does: a close on NFS waits for them."""
 SAVES = """
-import os, sys, time
+import json, os, sys, time
 block, path = os.urandom(4 << 20), sys.argv[1] if len(sys.argv) > 1 else ""
 step = int(path.rpartition("-")[2]) if path else 0
 if path:
     print(f"resumed {step} {time.time()}", flush=True)
 saved = time.time()
+tensor = {"dtype": "U8", "shape": [BLOCKS << 22], "data_offsets": [0, BLOCKS << 22]}
+HEAD = json.dumps({"weights": tensor}).encode()
 os.makedirs("output", exist_ok=True)
 while not os.path.exists(RELEASED):
     time.sleep(0.1)
     step += 1
     print(f"step {step} {time.time()}", flush=True)
     if time.time() - saved > INTERVAL:
-        began = saved = time.time()
+        began = time.time()
         os.mkdir(f"output/step-{step}")
-        with open(f"output/step-{step}/weights", "wb", buffering=0) as file:
+        with open(f"output/step-{step}/weights.safetensors", "wb", buffering=0) as file:
+            file.write(len(HEAD).to_bytes(8, "little") + HEAD)
             for _ in range(BLOCKS):
                 file.write(block)
-        print(f"stood {time.time() - began:.2f}", flush=True)
+        saved = time.time()
+        print(f"stood {saved - began:.2f}", flush=True)
         for old in sorted(os.listdir("output"), key=lambda name: int(name[5:]))[:-2]:
-            os.remove(f"output/{old}/weights")
+            os.remove(f"output/{old}/weights.safetensors")
             os.rmdir(f"output/{old}")
 """
 
 
 def save(place: Path, options: argparse.Namespace, checkpoints: str, victim: str) -> str:
-    """Kills a process or a pod after the third save. Returns what the saves and the kill cost."""
+    """Kills a process or a pod shortly before the third save. Returns what that and a save cost."""
     library = place / "slow.so"
     if not library.exists():
         compiler = ["gcc", "-shared", "-fPIC", "-O2", "-x", "c", "-", "-o", str(library), "-ldl"]
@@ -103,7 +107,7 @@ def save(place: Path, options: argparse.Namespace, checkpoints: str, victim: str
     with StandIns(
         own, 1, program=ENTRY, RUNTIME="launch", CHECKPOINTS=checkpoints, ATTEMPTS="9",
         COMMAND=json.dumps([sys.executable, "train.py"]), RESUME='["{newest:output/step-*}"]',
-        CHECKPOINT_FILES='["weights"]',
+        CHECKPOINT_FILES='["weights.safetensors"]',
     ) as pods:  # fmt: skip
         values = (str(own / "released"), options.interval, int(options.gigabytes * 1e9 / (4 << 20)))
         program = f"RELEASED, INTERVAL, BLOCKS = {values!r}\n{SAVES}"
@@ -112,8 +116,8 @@ def save(place: Path, options: argparse.Namespace, checkpoints: str, victim: str
         slow = {"LD_PRELOAD": str(library), "MEGABYTES": str(options.speed)}
         pods.environment = lambda index, **more: environment(index, **more) | slow
         pods.start()
-        pods.wait_until(lambda: len(re.findall("stood", pods.log(0))) >= 3)
-        time.sleep(options.interval / 2)
+        pods.wait_until(lambda: len(re.findall("stood", pods.log(0))) >= 2)
+        time.sleep(0.8 * options.interval)
         stood = [float(seconds) for seconds in re.findall(r"stood ([\d.]+)", pods.log(0))]
         steps = {
             int(step): float(at) for step, at in re.findall(r"step (\d+) ([\d.]+)", pods.log(0))
@@ -189,7 +193,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.gigabytes:
         with tempfile.TemporaryDirectory() as place:
-            for checkpoints, victim in itertools.product(("volume", "local"), ("process", "pod")):
+            for checkpoints, victim in itertools.product(("local", "volume"), ("process", "pod")):
                 cost = save(Path(place), options, checkpoints, victim)
                 print(f"checkpoints: {checkpoints:6}  {cost}", flush=True)
         return
