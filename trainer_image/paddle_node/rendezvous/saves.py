@@ -22,6 +22,8 @@ from paddle_node.runtimes import Resumption, Scratch
 from paddle_node.runtimes.checkpoint import RANK, CheckpointCheck
 from paddle_node.runtimes.series import newest_first
 
+MOST_NAMED = 3
+"""Checkpoints that one sentence names."""
 REST = "rest"
 """The key of whatever else the pods' outputs have."""
 EMPTY: Mapping[str, Any] = {"changed": 0, "files": {}}
@@ -65,6 +67,8 @@ class Saves:
         self._waits: set[int] = set()
         """Pods that have not copied their part of it yet."""
         self._publishing = False
+        self._backlog = False
+        """What is copied is older than the newest on the volume: any newer one goes first."""
         self._begun = 0
         """The attempt that has begun."""
         self._rested = 0
@@ -99,7 +103,7 @@ class Saves:
     def note_published(self, key: str, fault: str) -> None:
         """The volume has answered."""
         copy, save = self._copy or (None, None)
-        self._publishing, self._copy = False, None
+        self._publishing, self._copy, self._backlog = False, None, False
         if copy is None or copy.key != key:
             return
         if fault:
@@ -193,6 +197,8 @@ class Saves:
         if self._publishing:
             return []
         save = self._choose()
+        if self._backlog and (final or save is not None):
+            self._copy, self._backlog = None, False  # A newer one goes first.
         # None needs the volume: no attempt waits for it.
         suffices = final and not rest and not self.full and (not save or self._suffices(save))
         if not final and self.attempt != self._begun:
@@ -209,6 +215,9 @@ class Saves:
         self._copy, attempt = None, self.attempt
         if save is not None and not suffices:
             return self._begin_copy(Copy(attempt, save.key, save.name, []), save)
+        if not final and (save := self._choose(older=True)) is not None:
+            self._backlog = True
+            return self._begin_copy(Copy(attempt, save.key, save.name, []), save)
         if rest and attempt and attempt != self._rested and REST not in self._failed:
             same = [
                 save.name
@@ -218,18 +227,21 @@ class Saves:
             return self._begin_copy(Copy(attempt, REST, "", same), None)
         return None
 
-    def _choose(self) -> Save | None:
+    def _choose(self, *, older: bool = False) -> Save | None:
+        """Returns the newest that is not on the volume; without `older`, none that is older than
+        one that is there.
+        """
         for save in self.list_complete():
-            if self._published.get(save.name) == save.key:
-                return None
-            if save.key not in self._failed:
+            if self._published.get(save.name) != save.key and save.key not in self._failed:
                 return save
+            if not older and save.key not in self._failed:
+                return None
         return None
 
     def _begin_copy(self, copy: Copy, save: Save | None) -> list[Step]:
         self._copy, self._waits = (copy, save), set(range(self._pods))
         steps: list[Step] = []
-        if save is not None:
+        if save is not None and not self._backlog:
             older = [other.name for other in self.list_complete()[1:]]
             skipped = [
                 name for name in older if name not in self._published and name not in self._skipped
@@ -237,8 +249,8 @@ class Saves:
             self._skipped.update(skipped)
             if skipped:
                 steps.append(
-                    f"{', '.join(skipped)} skipped on the way to the volume: a copy takes longer "
-                    "than the program's interval"
+                    f"{', '.join(skipped[:MOST_NAMED])} skipped on the way to the volume: a copy "
+                    "takes longer than the program's interval"
                 )
         return [*steps, copy]
 
