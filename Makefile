@@ -98,8 +98,8 @@ FOR_JOB = $(if $(filter command environment,$(firstword $(origin JOB))),--job $(
 image: setup  ## build the trainer image (docker or podman; BASE=, REQUIREMENTS=, TAG= and JOB= as in docs/do/image.md)
 	@$(RUN) $(BIN)/python -m paddle_aws.operations.images.image build $(FOR_JOB) $(if $(BASE),--base $(BASE)) $(if $(REQUIREMENTS),--requirements $(REQUIREMENTS)) $(if $(TAG),--tag $(TAG))
 
-push: setup  ## push it to the deployed repository, and write its digest to image.json
-	@$(RUN) $(BIN)/python -m paddle_aws.operations.images.image push $(FOR_JOB) $(if $(TAG),--tag $(TAG))
+push: setup  ## push it to the deployed repository, or to REPOSITORY=, and write its digest to image.json
+	@$(RUN) $(BIN)/python -m paddle_aws.operations.images.image push $(FOR_JOB) $(if $(TAG),--tag $(TAG)) $(if $(REPOSITORY),--repository $(REPOSITORY))
 
 mutants: setup  ## whether the tests notice a broken promise in each room, in an hour: ROOM=charts
 	@$(RUN) $(BIN)/python tests/mutants.py $(ROOM)

@@ -38,7 +38,8 @@ if arguments[0] == "info":
 if arguments[:2] == ["image", "inspect"]:
     if os.environ.get("NO_IMAGE"):
         sys.exit(1)
-    known = {{"{{{{.Id}}}}": "sha256:fedcba9876543210" if "-3.3-" in arguments[-1] else "sha256:0123456789abcdef", "{{{{.Size}}}}": "839000000"}}
+    known = {{'{{{{join .RepoDigests "\\\\n"}}}}': f"corp.example/other@sha256:{{'1' * 64}}\\n{{arguments[-1].rpartition(':')[0]}}@sha256:{{'2' * 64}}",
+        "{{{{.Id}}}}": "sha256:fedcba9876543210" if "-3.3-" in arguments[-1] else "sha256:0123456789abcdef", "{{{{.Size}}}}": "839000000"}}
     print(known.get(arguments[3] if len(arguments) > 3 else "", "[]"))
 if arguments[0] == "build" and os.environ.get("PIP_SAYS") and "REQUIREMENTS=six>=1.16" in arguments:
     sys.exit(os.environ["PIP_SAYS"])
@@ -47,7 +48,9 @@ if arguments[0] == "login":
     if os.environ.get("REFUSED"):
         print("Error: denied: token expired", file=sys.stderr)
         sys.exit(1)
-if arguments[0] == "push":
+if arguments[:2] == ["push", "--digestfile"]:
+    sys.exit(not open(arguments[2], "w").write(f"sha256:{{'2' * 64}}"))
+if arguments[0] == "push" and "amazonaws" in arguments[-1]:
     import boto3
     repository, tag = arguments[1].split("/", 1)[1].rsplit(":", 1)
     manifest = json.dumps({{"schemaVersion": 2, "tag": tag}})
@@ -163,6 +166,19 @@ def test_requirements_longer_than_an_argument_need_no_image(machine: Machine) ->
     (machine.folder / "job.yaml").write_text(JOB.replace("six>=1.16", f"six>=1.{16:0120000}"))
     done = machine.run("build", "--job", "job.yaml")
     assert done.exit_code == 2 and "or use `environment: built`" in done.stderr
+
+
+@pytest.mark.parametrize("engine", ["docker", "podman"])
+def test_push_to_a_repository_of_ones_own(machine: Machine, engine: str) -> None:
+    machine.install(engine)
+    machine.set("ALIVE", engine)
+    done = machine.run("push", "--repository", "registry.corp.example:5000/team/paddle")
+    assert done.exit_code == 0, done.stderr
+    (pushed,) = machine.calls("push")
+    assert pushed[-1] == "registry.corp.example:5000/team/paddle:0.1.0-0123456789ab"
+    image = f"registry.corp.example:5000/team/paddle@sha256:{'2' * 64}"
+    assert json.loads((machine.folder / "image.json").read_text()) == {"image": image}
+    assert chosen.pushed_images(machine.folder / "image.json") == {"": image}
 
 
 @pytest.mark.parametrize("row", WRITTEN["does not fit"], ids=lambda row: row["build"])

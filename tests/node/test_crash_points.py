@@ -309,7 +309,7 @@ def scratch_of_a_pod(place: Path) -> tuple[Callable[[], object], Callable[[], No
     def check() -> None:
         local = _fill(place, 2, "key-2", 1)
         _check_steps(pod.scratch(2), [2])
-        local.look(final=True)
+        local.look(final=True, clean=True)
         assert local.saves.parts["output/step-2"]["files"].keys() == {
             "output/step-2/part-0", "output/step-2/part-1"
         }  # fmt: skip

@@ -4,6 +4,7 @@ without its daemon) is skipped.
 
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
@@ -96,10 +97,22 @@ class ContainerRuntime:
                 f"{lines[-1] if lines else 'it did not say why'}"
             )
 
-    def push(self, tag: str, remote: str) -> None:
-        """Pushes the image as `remote`. Raises Failed after the runtime has printed why."""
+    def push(self, tag: str, remote: str) -> str:
+        """Pushes the image as `remote`; returns the digest that the registry has for it, empty if
+        the runtime did not keep it. Raises Failed after the runtime has printed why.
+        """
         self._run(["tag", tag, remote], f"{self.name} could not name {tag} {remote}")
-        self._run(["push", remote], f"{self.name} could not push {remote}: its last lines say why")
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "digest"
+            # What podman has on this machine may differ from what it pushed, by its compression.
+            options = ["--digestfile", str(file)] if self.name == "podman" else []
+            failed = f"{self.name} could not push {remote}: its last lines say why"
+            self._run(["push", *options, remote], failed)
+            if file.exists():
+                return file.read_text().strip()
+        names = self._inspect(remote, '{{join .RepoDigests "\\n"}}').split()
+        own = f"{remote.rpartition(':')[0]}@"
+        return next((name.removeprefix(own) for name in names if name.startswith(own)), "")
 
     def _run(
         self, arguments: Sequence[str], failed: str, hear: Callable[[str], None] | None = None

@@ -32,6 +32,7 @@ NAME = "paddle-aws-trainer"
 VERSION = version("paddle-aws")
 ARGUMENT_LIMIT = 120_000
 """Most bytes of a build's argument: Linux allows 131,072."""
+REPOSITORY = re.compile(r"[a-z0-9.-]+(:\d+)?(/[a-z0-9._-]+)+")
 JOB = "For this job file: the image with its Paddle and its program's requirements."
 
 app = typer.Typer(help="Build and push the trainer image.", no_args_is_help=True)
@@ -78,10 +79,19 @@ def push(
     image_file: ImageFile = IMAGE_FILE,
     tag: Annotated[str, typer.Option(help="Local name of the image.")] = "",
     job_file: Annotated[Path | None, typer.Option("--job", help=JOB)] = None,
+    repository: Annotated[
+        str,
+        typer.Option(
+            help="A repository of your own, <host>/<name>, where docker or podman is logged in; "
+            "default: the deployed one."
+        ),
+    ] = "",
 ) -> None:
     """Push the image to the deployed repository and write its digest to image.json."""
     with cli_errors("interrupted: image.json is as it was"):
-        repository = repository_uri(outputs)
+        if repository and not REPOSITORY.fullmatch(repository):
+            raise BadInput(f"--repository is {repository!r}: allowed is <host>/<name>, no tag")
+        deployed = "" if repository else repository_uri(outputs)
         job = None if job_file is None else TrainingJob.load(job_file, fetch=True)
         variant = "" if job is None else job.image_variant
         runtime = ContainerRuntime.find()
@@ -93,7 +103,7 @@ def push(
                 f"there is no image {tag} yet: run `make "
                 f"image{f' JOB={job_file}' if variant else ''}` first"
             )
-        image = _push(runtime, tag, repository)
+        image = _push(runtime, tag, deployed) if deployed else _push_own(runtime, tag, repository)
         # A new base image outdates the variants that were built on the previous one.
         images = chosen.pushed_images(image_file) if variant and image_file.exists() else {}
         images[variant] = image
@@ -186,6 +196,14 @@ def _push(runtime: ContainerRuntime, tag: str, repository: str) -> str:
                 f"{repository}:{remote_tag} was pushed, but the repository does not know it: "
                 "push again"
             )
+    return f"{repository}@{digest}"
+
+
+def _push_own(runtime: ContainerRuntime, tag: str, repository: str) -> str:
+    """Pushes the image to a repository that no stack made; returns `<repository>@<digest>`."""
+    remote = f"{repository}:{VERSION}-{runtime.image_id(tag)[:12]}"
+    if not (digest := runtime.push(tag, remote)):
+        raise Failed(f"{remote} was pushed, but {runtime.name} has no digest of it: push again")
     return f"{repository}@{digest}"
 
 
