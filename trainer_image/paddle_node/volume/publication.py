@@ -20,7 +20,8 @@ from paddle_node.volume import durable
 COPIES, PUBLISHED = "copies", "published"
 """Folders of an attempt: what agents have copied, and the records."""
 OUTPUT = "output"
-BLOCK = 4 << 20
+BLOCK, FLUSHED = 4 << 20, 256 << 20
+"""Bytes that are read at once, and after which a copy is flushed: a flush shows no progress."""
 LINK = "link:"
 """Begins the checksum of a link, which leads to the rest of it."""
 
@@ -53,6 +54,8 @@ def copy(
                 size += len(block)
                 while block:
                     block = block[os.write(copied.fileno(), block) :]
+                if not size % FLUSHED:
+                    os.fsync(copied.fileno())
             os.fsync(copied.fileno())
         if file is not None and [size, checksum.hexdigest()] != list(file[:2]):
             raise BadData(f"{source} is damaged or was changed: its checksum is another one")
@@ -86,12 +89,15 @@ def publish(
     held. Raises BadData, OSError.
     """
     files: dict[str, list[Any]] = {}
+    folders: set[str] = set()
     for rank in range(ranks):
         path = _part(root, key, rank).with_suffix(".json")
         durable.refresh(path.parent)
         part = json.loads(path.read_text())
         if parts is not None and part != {of: list(file) for of, file in parts[rank].items()}:
             raise BadData(f"{path} lists other files than the pod had announced")
+        if outside := [of for of in part if not is_inside(of)]:
+            raise BadData(f"{path} lists {outside[0]}, which is not below {OUTPUT}")
         for of, (size, checksum) in part.items():
             file = _part(root, key, rank) / of
             if str(checksum).startswith(LINK):
@@ -100,14 +106,18 @@ def publish(
                 raise BadData(f"{file} has not {size} bytes")
             if changed and not file.is_symlink():  # The pods' clocks may differ.
                 os.utime(file, ns=(changed, changed))
-            place = of
-            if files.get(of, [size, checksum])[:2] != [size, checksum]:
-                if name:
-                    continue  # Of a checkpoint, all pods take the same file.
+            place, there = of, root / of
+            differs = files.get(of, [size, checksum])[:2] != [size, checksum]
+            if differs and name:
+                continue  # Of a checkpoint, all pods take the same file.
+            above = list(map(str, PurePosixPath(of).parents))
+            in_the_way = of in folders or files.keys() & above or _is_folder(there)
+            if differs or (in_the_way and not name):
                 place = str(
                     PurePosixPath(OUTPUT, f"pod-{rank}", PurePosixPath(of).relative_to(OUTPUT))
                 )
             files.setdefault(place, [size, checksum, rank, of])
+            folders.update(map(str, PurePosixPath(place).parents))
     records = read_records(root)
     number = 1 + max((record["number"] for record in records), default=0)
     record = {"number": number, "name": name, "key": key, "files": files}
@@ -139,6 +149,7 @@ def install(root: Path) -> None:
                 with contextlib.suppress(FileNotFoundError):
                     source = copied / str(rank) / of
                     source.lstat()
+                    _make_room(root, place)
                     target.parent.mkdir(parents=True, exist_ok=True)
                     source.replace(target)
             for folder in {(root / place).parent for place in record["files"]}:
@@ -159,6 +170,27 @@ def discard(root: Path, names: Collection[str]) -> None:
             # From here on, whoever continues from the attempt removes the rest of it.
             durable.write(_record(root, record), json.dumps(record | {"discarded": True}))
     install(root)
+
+
+def is_inside(name: str) -> bool:
+    """Whether a name is that of something below the output, wherever its folder lies."""
+    parts = PurePosixPath(name).parts
+    return len(parts) > 1 and parts[0] == OUTPUT and ".." not in parts
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
+
+
+def _make_room(root: Path, place: str) -> None:
+    """Removes what a newer file replaces: a folder of its name, a file or a link in place of one of
+    its folders.
+    """
+    for above in reversed(PurePosixPath(place).parents[:-1]):
+        if (root / above).is_symlink() or (root / above).is_file():
+            (root / above).unlink()
+    if _is_folder(root / place):
+        shutil.rmtree(root / place)
 
 
 def _remove(root: Path, record: Mapping[str, Any], but: Collection[str]) -> None:

@@ -1,0 +1,74 @@
+"""What becomes of the files that agents have copied to the volume, with `checkpoints: local`."""
+
+from pathlib import Path
+
+import pytest
+from paddle_node.failure import BadData
+from paddle_node.volume import publication
+
+
+def lay(root: Path, key: str, rank: int, **texts: str) -> publication.Files:
+    """Copies files as an agent does; `to_...` are links."""
+    files: dict = {}
+    for name, text in texts.items():
+        of = "output/" + name.replace("__", "/")
+        path = root / publication.COPIES / key / str(rank) / of
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if text.startswith("->"):
+            path.symlink_to(text[2:])
+            files[of] = [0, publication.LINK + text[2:]]
+        else:
+            path.write_text(text)
+            files[of] = [len(text), text]
+    publication.list_part(root, key, rank, files)
+    return files
+
+
+def read(root: Path) -> dict[str, str]:
+    files = [path for path in (root / "output").rglob("*") if path.is_symlink() or path.is_file()]
+    return {
+        path.relative_to(root / "output").as_posix(): f"->{path.readlink()}"
+        if path.is_symlink()
+        else path.read_text()
+        for path in files
+    }
+
+
+def test_a_list_that_names_files_outside_the_output_moves_nothing(tmp_path):
+    root = tmp_path / "attempt"
+    lay(root, "rest", 0)
+    (root / publication.COPIES / "rest/0.json").write_text('{"output/../../victim": [1, "x"]}')
+    (root / publication.COPIES / "rest/0/output").mkdir(parents=True)
+    (root / publication.COPIES / "rest/victim").write_text("x")
+    with pytest.raises(BadData, match="which is not below output"):
+        publication.publish(root, "rest", "", None, 1)
+    assert not (tmp_path / "victim").exists() and not publication.read_records(root)
+
+
+def test_a_folder_and_a_file_of_one_name_in_two_pods_are_both_kept(tmp_path):
+    for number, (first, second) in enumerate([({"a": "1"}, {"a__b": "2"}),
+                                              ({"a__b": "2"}, {"a": "1"})]):  # fmt: skip
+        root = tmp_path / str(number)
+        lay(root, "rest", 0, **first)
+        lay(root, "rest", 1, **second)
+        publication.publish(root, "rest", "", None, 2)
+        lower, higher = (next(iter(part)).replace("__", "/") for part in (first, second))
+        assert read(root).keys() == {lower, f"pod-1/{higher}"}
+
+
+def test_no_file_is_moved_through_a_link_that_had_its_place(tmp_path):
+    first = lay(tmp_path, "1", 0, **{"step-1__part": "one"})
+    publication.publish(tmp_path, "1", "output/step-1", [first], 1)
+    lay(tmp_path, "rest", 0, latest="->step-1")
+    publication.publish(tmp_path, "rest", "", None, 1)
+    second = lay(tmp_path, "2", 0, latest__part="two")
+    publication.publish(tmp_path, "2", "output/latest", [second], 1)
+    assert read(tmp_path) == {"step-1/part": "one", "latest/part": "two"}
+
+
+def test_a_link_does_not_replace_a_checkpoint_of_its_name(tmp_path):
+    first = lay(tmp_path, "1", 0, last__part="one")
+    publication.publish(tmp_path, "1", "output/last", [first], 1)
+    lay(tmp_path, "rest", 0, last="->elsewhere", log="text")
+    publication.publish(tmp_path, "rest", "", None, 1)
+    assert read(tmp_path) == {"last/part": "one", "pod-0/last": "->elsewhere", "log": "text"}
