@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from node_pods import GOOD
-from paddle_node import environment
-from paddle_node.runtimes import History, Resumption
+from paddle_node import contract, environment
+from paddle_node.runtimes import History, Resumption, Scratch
 from paddle_node.runtimes.file_progress import FileProgress
 from paddle_node.volume.job_folder import JobFolder
 from paddle_node.volume.passes import Identity
@@ -229,3 +229,12 @@ def test_one_look_at_many_matches_opens_few_of_them(job, count):
     assert 0 < len(opened) < 100
     assert progress.name_progress(1, Resumption()) == f"output/{newest}"
     assert job.begin(progress).resumed["newest"] == f"output/{newest}"
+
+
+def test_a_program_that_removed_its_link_to_the_output_is_judged_all_the_same(job):
+    progress = job.progress(PADDLE_NODE_CHECKPOINTS="local")
+    progress.scratch = Scratch(used=True)
+    resumption = job.begin(progress)
+    (contract.path(contract.ATTEMPT, progress._pod.environ) / "output").mkdir(parents=True)
+    assert progress.find_missing(MINE, resumption, stopped=False) is None
+    assert not progress.has_progressed()

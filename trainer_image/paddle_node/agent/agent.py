@@ -344,10 +344,11 @@ class Agent:
             return beat
         # The trainers wait for the copy, or the job's end does.
         waits = self._group.ended or beat.quiet is None
-        return replace(beat, quiet=0.0) if waits else beat
+        return replace(beat, quiet=time.monotonic() - self._local.moved) if waits else beat
 
     async def _watch_saves(self, local: LocalOutput) -> None:
         """Tells the server which checkpoints the pod's scratch has."""
+        fault = ""
         while True:
             group = self._group
             ended = bool(group.ended) and group.attempt == local.saves.attempt
@@ -357,7 +358,10 @@ class Agent:
                 if await background.call(look):
                     self._tell_saves(local)
             except OSError as error:
-                self._say(f"the pod's scratch cannot be read: {error.strerror or error}")
+                self._tell_saves(local)
+                before, fault = fault, f"the pod's scratch cannot be read: {error}"
+                if fault != before:
+                    self._say(fault)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK):
                     await self._wake.wait()

@@ -35,6 +35,8 @@ SETTLE, SETTLE_UNKNOWN = 1.5, 5.0
 """Seconds for which a checkpoint must not change; longer where no recipe says what it consists
 of.
 """
+TRIES = 3
+"""How often the scratch is looked at, and everything else on it copied, if that fails."""
 WHOSE = "whose.json"
 Stamp = tuple[tuple[str, int, int, int], ...]
 
@@ -74,6 +76,10 @@ class LocalOutput:
         """What the rendezvous server is to know."""
         self.busy: set[int] = set()
         """The threads that copy."""
+        self._faults = 0
+        """How many looks have failed, one after the other."""
+        self.moved = time.monotonic()
+        """When one of them last copied a block."""
 
     def recover(self, pod: PodEnvironment) -> None:
         """Finds what an earlier container of this pod has left. Raises OSError."""
@@ -87,7 +93,8 @@ class LocalOutput:
                 if whose is not None and int(number) > self.saves.attempt:
                     self._root, self._bringing = Path(folder.path), whose["bringing"]
                     self.saves = m.Saves(int(number), True, {})
-        self.look(final=True)
+        with contextlib.suppress(OSError):  # The next look says so.
+            self.look(final=True)
 
     # The beginning of an attempt.
 
@@ -191,28 +198,42 @@ class LocalOutput:
 
     def look(self, final: bool, clean: bool = False) -> bool:
         """Looks what the scratch has. Returns whether that has changed. `final`: no process of the
-        attempt is left; `clean`: none of them was killed. Raises OSError.
+        attempt is left; `clean`: none of them was killed. Raises OSError; after `TRIES` of them
+        its checkpoints count as torn, so that nobody waits for them.
         """
         with self._lock:
-            self._ended = (self._ended or time.monotonic()) if final else 0.0
-            before = self.saves
-            parts: dict[str, Any] = {}
-            largest = 0
-            if (root := self._root) is not None:
-                names = durable.names(root, self._glob)
-                real = [name for name in names if not (root / name).is_symlink()]
-                stamps = {name: stamp for name in real if (stamp := _stamp(root, root / name))}
-                newest = max(map(_changed, stamps.values()), default=0)
-                for name, stamp in stamps.items():
-                    largest = max(largest, sum(size for _, size, _, _ in stamp))
-                    age = (newest - _changed(stamp)) / 1e9 if final else 0.0
-                    parts[name] = self._look_at(root, name, stamp, age, clean)
-            self._seen = {name: seen for name, seen in self._seen.items() if name in parts}
-            full = before.full
-            if parts != before.parts and not full:
+            try:
+                changed = self._look(final, clean)
+            except OSError:
+                self._faults += 1
+                if self._faults >= TRIES:
+                    torn = dict.fromkeys(self.saves.parts)
+                    self.saves = replace(self.saves, final=final, parts=torn)
+                raise
+            self._faults = 0
+            return changed
+
+    def _look(self, final: bool, clean: bool) -> bool:
+        self._ended = (self._ended or time.monotonic()) if final else 0.0
+        before = self.saves
+        parts: dict[str, Any] = {}
+        largest = 0
+        if (root := self._root) is not None:
+            names = durable.names(root, self._glob)
+            real = [name for name in names if not (root / name).is_symlink()]
+            stamps = {name: stamp for name in real if (stamp := _stamp(root, root / name))}
+            newest = max(map(_changed, stamps.values()), default=0)
+            for name, stamp in stamps.items():
+                largest = max(largest, sum(size for _, size, _, _ in stamp))
+                age = (newest - _changed(stamp)) / 1e9 if final else 0.0
+                parts[name] = self._look_at(root, name, stamp, age, clean)
+        self._seen = {name: seen for name, seen in self._seen.items() if name in parts}
+        full = before.full
+        if parts != before.parts and not full:
+            with contextlib.suppress(OSError):  # A program may lock folders of its own.
                 full = self._find_shortage(largest)
-            self.saves = replace(before, final=final, parts=parts, full=full)
-            return self.saves != before
+        self.saves = replace(before, final=final, parts=parts, full=full)
+        return self.saves != before
 
     def _look_at(
         self, root: Path, name: str, stamp: Stamp, age: float, clean: bool
@@ -253,6 +274,7 @@ class LocalOutput:
             with path.open("rb") as stream:
                 while block := stream.read(publication.BLOCK):
                     checksum.update(block)
+                    self.moved = time.monotonic()
             if len(self._checksums) > 100_000:
                 self._checksums.clear()
             known = self._checksums[key] = checksum.hexdigest()
@@ -264,7 +286,7 @@ class LocalOutput:
         disk = os.statvfs(home)
         left, limit = disk.f_bavail * disk.f_frsize, "its disk"
         if self._pod.room is not None:
-            used = sum(path.lstat().st_blocks for path in durable.walk(home)) * 512
+            used = sum(map(_count_blocks, durable.walk(home))) * 512
             if self._pod.room - used < left:
                 left, limit = self._pod.room - used, "resources.scratch"
         if largest < left:
@@ -282,7 +304,7 @@ class LocalOutput:
         self._tell("", "")
         with self._work():
             try:
-                retry(lambda: self._copy(asked, turn), self._say)
+                self._copy_settled(asked, turn)
             except Abandoned:
                 return
             except (OSError, BadData) as error:
@@ -291,6 +313,15 @@ class LocalOutput:
                     self._tell("", asked.key)
             else:
                 self._tell(asked.key, "")
+
+    def _copy_settled(self, asked: m.Copy, turn: int) -> None:
+        """Copies; anew if what is left behind of the command has changed a file meanwhile."""
+        for tries_left in reversed(range(TRIES if asked.key == REST else 1)):
+            try:
+                return retry(lambda: self._copy(asked, turn), self._say)
+            except (FileNotFoundError, BadData):
+                if not tries_left:
+                    raise
 
     def _tell(self, copied: str, failed: str) -> None:
         with self._lock:
@@ -357,11 +388,13 @@ class LocalOutput:
         publication.copy(source, target, file, lambda: self._check(turn))
 
     def _check(self, turn: int) -> None:
+        self.moved = time.monotonic()
         if turn != self._turn:
             raise Abandoned
 
     @contextlib.contextmanager
     def _work(self) -> Any:
+        self.moved = time.monotonic()
         self.busy.add(threading.get_ident())
         try:
             yield
@@ -389,6 +422,13 @@ def _stamp(root: Path, path: Path) -> Stamp:
                 stamp = (state.st_size, state.st_mtime_ns, state.st_ino)
                 files.append((_below(file, root), *stamp))
     return tuple(sorted(files)) if any(size for _, size, _, _ in files) else ()
+
+
+def _count_blocks(path: Path) -> int:
+    try:
+        return path.lstat().st_blocks
+    except FileNotFoundError:  # Just removed.
+        return 0
 
 
 def _changed(stamp: Stamp) -> int:

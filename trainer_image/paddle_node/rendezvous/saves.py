@@ -18,9 +18,11 @@ from paddle_node.environment import PodEnvironment
 from paddle_node.rendezvous import effects as e
 from paddle_node.rendezvous.messages import Copy
 from paddle_node.rendezvous.messages import Saves as Told
+from paddle_node.rendezvous.trainers import list_ranks
 from paddle_node.runtimes import Resumption, Scratch
 from paddle_node.runtimes.checkpoint import RANK, CheckpointCheck
 from paddle_node.runtimes.series import newest_first
+from paddle_node.volume import publication
 
 MOST_NAMED = 3
 """Checkpoints that one sentence names."""
@@ -67,6 +69,8 @@ class Saves:
         self._waits: set[int] = set()
         """Pods that have not copied their part of it yet."""
         self._publishing = False
+        self._gone: list[str] = []
+        """What the program has deleted, and the volume is asked to delete."""
         self._backlog = False
         """What is copied is older than the newest on the volume: any newer one goes first."""
         self._begun = 0
@@ -93,12 +97,28 @@ class Saves:
         self._told.pop(rank, None)
         self._copy = None
 
+    @property
+    def waits(self) -> str:
+        """What pods still copy, in words; empty: nothing."""
+        if self._copy is None or not self._waits:
+            return ""
+        what = self._copy[0].name or "everything else"
+        return f"trainers {list_ranks(sorted(self._waits)[:MOST_NAMED])} to copy {what}"
+
+    def give_up(self) -> None:
+        """Waits no longer for what pods copy."""
+        assert self._copy is not None
+        self._failed.add(self._copy[0].key)
+        self._copy = None
+
     def begin(self, attempt: int, resumption: Resumption) -> None:
         """An attempt begins with these on the volume."""
         self._begun = attempt
         self._published, self._had = dict(resumption.published), set()
         self._failed.clear()
         self._copy = None
+        if self.full:  # Its command writes to the volume itself.
+            self._rested = attempt
 
     def note_published(self, key: str, fault: str) -> None:
         """The volume has answered."""
@@ -112,6 +132,13 @@ class Saves:
             self._rested = copy.attempt
         elif not fault:
             self._published[save.name] = key
+        for name in self._gone if not fault else ():
+            self._published.pop(name, None)
+
+    @property
+    def missing(self) -> str:
+        """What the volume lacks of an attempt that has ended, in words; empty: nothing."""
+        return "what they wrote could not be copied to the volume" if REST in self._failed else ""
 
     def are_final(self, ranks: Mapping[int, Any]) -> bool:
         """Whether these pods have said what their ended processes have left."""
@@ -141,6 +168,8 @@ class Saves:
             for of, file in part["files"].items():
                 files.setdefault(of, file)
         if not any(size for size, _ in files.values()):
+            return None
+        if not all(map(publication.is_inside, (name, *files))):
             return None
         if self._check is not None:
             folder = not files.keys() & {name}
@@ -208,7 +237,9 @@ class Saves:
                 return []
             self._publishing = True
             copy, copied = self._copy
-            gone = [name for name in self._published if name in self._had and not self._has(name)]
+            self._gone = gone = [
+                name for name in self._published if name in self._had and not self._has(name)
+            ]
             parts = copied.parts if copied is not None else None
             changed = copied.changed if copied is not None else 0
             return [e.Publish(copy.attempt, copy.key, copy.name, parts, changed, tuple(gone))]

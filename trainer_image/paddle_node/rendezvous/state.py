@@ -224,7 +224,7 @@ class Rendezvous:
             case m.Beat(quiet, silent):
                 if silent is not None:
                     member.silent_since = now - silent
-                if quiet is not None and self.state in RUNNING:
+                if quiet is not None and (self.state in RUNNING or self._saves is not None):
                     self._attempt.moved = max(self._attempt.moved, now - quiet)
                 return  # The most frequent message: nothing follows from it.
             case m.Fatal(code, sentence) if 0 < code < 256:  # 256 would end a pod with 0.
@@ -322,15 +322,15 @@ class Rendezvous:
             self._enter(State.GATHERING, now)
         self._advance(now)
 
-    def _have_copied(self, *, rest: bool = True) -> bool:
+    def _have_copied(self, now: float, *, rest: bool = True) -> bool:
         """Whether nothing of an attempt whose processes have ended is left to copy to the volume;
         without `rest`: nothing without which the next attempt cannot begin.
         """
         if self._saves is None:
             return True
-        return self._saves.are_final(self.members) and self._copy_saves(final=True, rest=rest)
+        return self._saves.are_final(self.members) and self._copy_saves(now, final=True, rest=rest)
 
-    def _copy_saves(self, *, final: bool = False, rest: bool = False) -> bool:
+    def _copy_saves(self, now: float, *, final: bool = False, rest: bool = False) -> bool:
         """Returns whether nothing is left to copy from the pods' scratch; else sees to it."""
         assert self._saves is not None
         steps = self._saves.advance(final=final, rest=rest)
@@ -339,6 +339,7 @@ class Rendezvous:
                 case str():
                     self._say(step)
                 case m.Copy():
+                    self._attempt.moved = now
                     self._broadcast(step)
                 case _:
                     self._effects.append(step)
@@ -348,6 +349,8 @@ class Rendezvous:
         if attempt != self._attempt.number or self.state not in RUNNING:
             return
         self._asked = False
+        if missing is None and self._saves is not None:
+            missing = self._saves.missing or None
         absent = self._attempt.trainers.absent
         if self.state is State.STOPPING and missing is not None:
             self._lose(AttemptEnd(self._attempt.stop_cause, STOPPED), now)
@@ -394,22 +397,22 @@ class Rendezvous:
             self._broadcast(m.AllReached(self._attempt.number, "serving"))
             self._effects += self._attempt.trainers.serve(now)
         if self.state in RUNNING and members.is_complete(members.trained) and not self._asked:
-            if self._have_copied():
+            if self._have_copied(now):
                 self._ask(e.Conclude(self._attempt.number, self.state is State.STOPPING))
         elif (
             self.state is State.STOPPING
             and members.is_complete(members.stopped)
             and not self._asked
         ):
-            if self._have_copied():
+            if self._have_copied(now):
                 self._lose(AttemptEnd(self._attempt.stop_cause, STOPPED), now)
         elif self.state is State.TRAINING and self._saves is not None and not self._asked:
-            self._copy_saves()
+            self._copy_saves(now)
         known = self._saves is None or self._saves.are_final(members)
         if self.state is State.ENDING and not members.runs and self._outcome is None and known:
             # No pod can be found lost any more.
             self._record_end()
-        if self._outcome is not None and self._have_copied():
+        if self._outcome is not None and self._have_copied(now):
             self._finish(self._outcome, now)
         gathered = (
             self.state is State.GATHERING
@@ -420,7 +423,7 @@ class Rendezvous:
         if (
             gathered
             and (identity := self._common_reading(now)) is not None
-            and self._have_copied(rest=False)
+            and self._have_copied(now, rest=False)
         ):
             self._ask(e.Begin(identity, *self._scratch()))
 
@@ -525,6 +528,15 @@ class Rendezvous:
             case str(sentence) if now - self._reminded > REMIND_INTERVAL:
                 self._reminded = now
                 self._say(sentence)
+        quiet = now - self._attempt.moved
+        # In an attempt that runs, the same silence ends the attempt.
+        lags = self._saves.waits if self._saves is not None and self.state not in RUNNING else ""
+        if self._saves is not None and lags and quiet > self._pod.stall:
+            self._say(
+                f"waiting no longer for {lags}: not a byte for {quiet:.0f} s "
+                f"(limits.stall_seconds is {self._pod.stall:g})"
+            )
+            self._saves.give_up()
         if self.state is State.TRAINING and now - self._looked >= PACE_INTERVAL:
             self._look(now)
         self._advance(now)

@@ -291,7 +291,7 @@ class FileProgress:
         output = contract.path(contract.UNPACKED, self._pod.environ) / OUTPUT
         replaced, place = "`output`, which leads to the volume,", self._root / OUTPUT
         local = contract.path(contract.ATTEMPT, self._pod.environ) / OUTPUT
-        if self.scratch.used and local.is_dir() and output.samefile(local):
+        if self.scratch.used and output.is_dir() and local.is_dir() and output.samefile(local):
             return
         if place.is_symlink() or place.is_file():
             replaced = "{output}, its folder on the volume,"

@@ -1,0 +1,184 @@
+"""`checkpoints: local` without pods: what the rendezvous makes of what agents say, and what an
+agent says of its scratch.
+"""
+
+from types import SimpleNamespace
+from unittest.mock import Mock
+
+import pytest
+from node_pods import GOOD
+from paddle_node import environment
+from paddle_node.agent.local_output import LocalOutput
+from paddle_node.contract import ExitCode
+from paddle_node.rendezvous import events as on
+from paddle_node.rendezvous import messages as m
+from paddle_node.rendezvous.saves import Saves
+from paddle_node.runtimes import Resumption
+from paddle_node.volume import durable, publication
+from reducer import Run
+
+
+def begin(full: str = "") -> Saves:
+    saves = Saves(SimpleNamespace(trainers=1, command=SimpleNamespace(processes=1)), None)
+    saves.full = full
+    saves.begin(1, Resumption())
+    return saves
+
+
+def hear(saves: Saves, parts: dict, final: bool = False, **more: str) -> None:
+    saves.hear(0, m.Saves(1, final, parts, **more))
+
+
+def checkpoint(name: str, content: str, changed: int) -> dict:
+    return {name: {"changed": changed, "files": {f"{name}/part": [3, content]}}}
+
+
+def copy(saves: Saves, parts: dict, fault: str = "") -> m.Copy:
+    (asked,) = saves.advance()
+    hear(saves, parts, copied=asked.key)
+    (question,) = saves.advance()
+    saves.note_published(question.key, fault)
+    return question
+
+
+def test_what_could_not_be_copied_at_the_end_is_missing():
+    saves = begin()
+    hear(saves, {}, final=True)
+    assert saves.advance(final=True, rest=True)
+    hear(saves, {}, final=True, failed="rest")
+    assert saves.advance(final=True, rest=True) is None
+    assert saves.missing == "what they wrote could not be copied to the volume"
+    saves.begin(2, Resumption())
+    assert not saves.missing
+
+
+def test_an_attempt_that_wrote_to_the_volume_has_nothing_to_copy():
+    saves = begin(full="the scratch has no room")
+    hear(saves, {}, final=True, full="the scratch has no room")
+    assert saves.advance(final=True, rest=True) is None and not saves.missing
+
+
+def test_what_was_deleted_on_the_volume_is_copied_again():
+    saves, best = begin(), checkpoint("output/best", "a", 1)
+    hear(saves, best)
+    copy(saves, best)
+    second = checkpoint("output/step-2", "b", 2)
+    hear(saves, second)
+    assert copy(saves, second).gone == ("output/best",)
+    both = second | checkpoint("output/best", "a", 3)
+    hear(saves, both)
+    assert copy(saves, both).name == "output/best"
+
+
+@pytest.mark.parametrize("name", ["/etc/step-1", "output/../../step-1", "step-1", "output"])
+def test_a_name_outside_the_output_is_nobodys_checkpoint(name):
+    saves = begin()
+    hear(saves, {"output/step-1": {"changed": 1, "files": {name: [3, "a"]}}})
+    assert not saves.list_complete()
+    hear(saves, checkpoint(name, "a", 1))
+    assert not saves.list_complete()
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run of two pods whose first attempt has begun."""
+    settings = {"CHECKPOINTS": "local", "RESUME": '["{newest:output/step-*}"]', "STALL": "60"}
+    run = Run(tmp_path, ATTEMPTS="1", **settings)
+    run.come()
+    say(run, 0, final=True)
+    say(run, 1)
+    run.train()
+    return run
+
+
+def say(run: Run, attempt: int, final: bool = False, **more: str) -> None:
+    """Both agents say that their scratch has no checkpoint."""
+    for rank in (0, 1):
+        run.tell(rank, m.Saves(attempt, final, {}, **more))
+
+
+def test_a_job_is_not_done_if_the_last_copy_failed(run):
+    for rank in (0, 1):
+        run.report(rank, ended="trained")
+    say(run, 1, final=True)
+    assert run.outcome is None
+    say(run, 1, final=True, failed="rest")
+    run.clear()
+    assert run.outcome.code == ExitCode.ATTEMPTS_EXHAUSTED
+    assert "ended with 0, but what they wrote could not be copied" in run.outcome.sentence
+
+
+def test_a_copy_that_does_not_move_holds_up_no_job(run):
+    run.fall(0, 1)
+    run.clear()
+    say(run, 1, final=True)
+    for seconds in range(70):
+        run.now += 1
+        for rank in (0, 1):  # The volume answers one of them alone.
+            run.tell(rank, m.Beat(quiet=float(seconds)))
+        run.handle(on.Ticked(False))
+    assert run.outcome.code == ExitCode.ATTEMPTS_EXHAUSTED
+    assert "waiting no longer for trainers 0, 1 to copy everything else" in "\n".join(run.said)
+
+
+@pytest.fixture
+def pod(tmp_path):
+    """A pod of one whose command writes to its scratch, and what it says."""
+    environ = GOOD | {
+        "JOB_PATH": "/",
+        "JOB_COMPLETION_INDEX": "0",
+        "CONF_PADDLE_GRADIENT_NUM": "1",
+        "PADDLE_NODE_RUN_ID": "run",
+        "PADDLE_NODE_ROOT": str(tmp_path),
+        "PADDLE_NODE_COMMAND": '["true"]',
+        "PADDLE_NODE_CHECKPOINTS": "local",
+        "PADDLE_NODE_RESUME": '["{newest:output/step-*}"]',
+        "PADDLE_NODE_STAGE_ROOM": "1000000000",
+    }
+    return environment.parse(environ)
+
+
+def fill(pod) -> LocalOutput:
+    local = LocalOutput(pod, lambda text: None)
+    local.begin(pod, m.Start(1, {}, "", local=True), local.interrupt())
+    step = pod.scratch(1) / "output/step-1"
+    step.mkdir()
+    (step / "part").write_bytes(b"text")
+    return local
+
+
+def test_a_scratch_that_cannot_be_read_ends_as_torn(pod, monkeypatch):
+    local = fill(pod)
+    local.look(final=False)
+    monkeypatch.setattr(durable, "names", Mock(side_effect=PermissionError(13, "no")))
+    for _ in range(3):
+        assert not local.saves.final
+        with pytest.raises(PermissionError):
+            local.look(final=True)
+    assert local.saves.final and local.saves.parts == {"output/step-1": None}
+
+
+def test_files_that_vanish_hide_no_checkpoint(pod, monkeypatch):
+    local, walk = fill(pod), durable.walk
+    gone = pod.home / "gone"
+    monkeypatch.setattr(durable, "walk", lambda folder: [gone, *walk(folder)]
+                        if folder == pod.home else walk(folder))  # fmt: skip
+    assert local.look(final=True, clean=True)
+    assert local.saves.parts["output/step-1"]["files"]
+
+
+def test_what_changes_as_the_output_is_copied_is_copied_anew(pod, monkeypatch):
+    local, copied = fill(pod), publication.copy
+    log = pod.scratch(1) / "output/log"
+    log.write_text("a")
+
+    def write(source, *more):
+        if log.read_text() == "a":
+            log.write_text("ab")
+        copied(source, *more)
+
+    monkeypatch.setattr(publication, "copy", write)
+    local.copy(m.Copy(1, "rest", "", []), local.interrupt())
+    assert (local.saves.copied, local.saves.failed) == ("rest", "")
+    publication.publish(pod.folder.attempt("run", 1), "rest", "", None, 1)
+    assert (pod.folder.attempt("run", 1) / "output/log").read_text() == "ab"
