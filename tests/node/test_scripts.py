@@ -439,6 +439,10 @@ SOUND = {
     "a program of no Python in the background": (
         "cp $(which bash) compiled\nnohup ./compiled -c 'sleep 1; echo > $WROTE/$RANK; exit' &"
     ),
+    "an installed tool that fell before a program of no Python": (
+        "install -D plain.py $WROTE/$RANK.d/bin/tool; python $WROTE/$RANK.d/bin/tool raise || :\n"
+        "cp $(which bash) compiled-$RANK\n./compiled-$RANK -c 'sleep 1; echo > $WROTE/$RANK; exit'"
+    ),
     "a callback that fell": "python callback.py",
     "killed once under conda run": "python conda.py \"python train.py 'killed once'\" || true",
 }

@@ -149,14 +149,17 @@ def judge(
     pythons: Collection[Python],
     others: Collection[tuple[Entry, str]] = (),
     loops: Collection[int] = (),
+    compiled: bool = False,
 ) -> Verdict:
     """Judges the Pythons of a pod. `others`: what else runs, with the files of the programs;
-    `loops`: those of them that start the same again and again.
+    `loops`: those of them that start the same again and again; `compiled`: a program of no Python,
+    which is no installed one, was seen.
     """
     top = max((python.level for python in pythons), default=OTHER)
     ranks = [python for python in pythons if python.level == top]
     if not top:  # An installed tool trains, if any Python does.
-        ranks = [tool for tool in ranks if not tool.listens and not tool.key.startswith(CHILD)]
+        tools = [] if compiled else ranks
+        ranks = [tool for tool in tools if not tool.listens and not tool.key.startswith(CHILD)]
     ended = [python for python in pythons if python.ended is not None]
     verdict = Verdict()
     for python in pythons:
@@ -320,6 +323,8 @@ class Ranks:
         self.all: list[Python] = []
         """All of the attempt, in the order in which they began."""
         self._others: list[tuple[Entry, str]] = []
+        self._compiled = False
+        """Whether a program of no Python, which is no installed one, was seen."""
         self._started: dict[tuple[int, str], set[tuple[int, int]]] = {}
         """What each process that may start training was seen to start, by its command line."""
         self._order = 0
@@ -345,6 +350,7 @@ class Ranks:
         self._seen.clear()
         self._started.clear()
         self.all, self._others, self.met = [], [], set()
+        self._compiled = False
         self._addresses = frozenset(addresses)
         self._pod = pod
         with contextlib.suppress(OSError):
@@ -378,7 +384,7 @@ class Ranks:
     def judge(self) -> Verdict:
         """Judges what was seen until now; `look` sees what is there."""
         loops = {pid for (pid, _), entries in self._started.items() if len(entries) > 1}
-        return judge(self.all, self._others, loops)
+        return judge(self.all, self._others, loops, self._compiled)
 
     def list_codes(self) -> list[int | None]:
         """Returns the exit codes of all that have ended."""
@@ -612,6 +618,7 @@ class Ranks:
                     self._others.append((entry, "sh"))  # Nobody knows yet what it is.
             elif not known:
                 self._others.append((entry, file))
+                self._compiled = self._compiled or _is_own(file)
             if known and python is not None:
                 if not python.hooked and not python.imported and _has_imported(entry.pid):
                     python.imported = True
