@@ -80,10 +80,10 @@ def test_a_name_outside_the_output_is_nobodys_checkpoint(name):
 
 
 @pytest.fixture
-def run(tmp_path):
+def run(tmp_path, request):
     """A run of two pods whose first attempt has begun."""
     settings = {"CHECKPOINTS": "local", "RESUME": '["{newest:output/step-*}"]', "STALL": "60"}
-    run = Run(tmp_path, ATTEMPTS="1", **settings)
+    run = Run(tmp_path, **settings, ATTEMPTS=getattr(request, "param", "1"))
     run.come()
     say(run, 0, final=True)
     say(run, 1)
@@ -182,3 +182,15 @@ def test_what_changes_as_the_output_is_copied_is_copied_anew(pod, monkeypatch):
     assert (local.saves.copied, local.saves.failed) == ("rest", "")
     publication.publish(pod.folder.attempt("run", 1), "rest", "", None, 1)
     assert (pod.folder.attempt("run", 1) / "output/log").read_text() == "ab"
+
+
+@pytest.mark.parametrize("run", ["9"], indirect=True)
+def test_a_full_scratch_is_copied_before_an_attempt_without_it_removes_it(run):
+    say(run, 1, full="the scratch has no room")
+    run.fall(0, 0, "the scratch has no room", trainer=False)
+    run.clear()
+    say(run, 1, final=True, full="the scratch has no room")
+    run.clear()
+    assert run.attempt == 1
+    say(run, 1, final=True, copied="rest", full="the scratch has no room")
+    assert run.attempt == 2

@@ -324,10 +324,12 @@ class Rendezvous:
 
     def _have_copied(self, now: float, *, rest: bool = True) -> bool:
         """Whether nothing of an attempt whose processes have ended is left to copy to the volume;
-        without `rest`: nothing without which the next attempt cannot begin.
+        without `rest`: nothing without which the next attempt cannot begin. One that writes to the
+        volume removes the scratch.
         """
         if self._saves is None:
             return True
+        rest = rest or bool(self._saves.full)
         return self._saves.are_final(self.members) and self._copy_saves(now, final=True, rest=rest)
 
     def _copy_saves(self, now: float, *, final: bool = False, rest: bool = False) -> bool:
