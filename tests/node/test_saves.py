@@ -10,6 +10,7 @@ from node_pods import GOOD
 from paddle_node import environment
 from paddle_node.agent.local_output import LocalOutput
 from paddle_node.contract import ExitCode
+from paddle_node.rendezvous import effects as e
 from paddle_node.rendezvous import events as on
 from paddle_node.rendezvous import messages as m
 from paddle_node.rendezvous.saves import Saves
@@ -194,3 +195,42 @@ def test_a_full_scratch_is_copied_before_an_attempt_without_it_removes_it(run):
     assert run.attempt == 1
     say(run, 1, final=True, copied="rest", full="the scratch has no room")
     assert run.attempt == 2
+
+
+@pytest.mark.parametrize("run", ["9"], indirect=True)
+def test_an_attempt_that_never_ran_costs_no_scratch(run):
+    """A pod is lost while the volume answers, and comes back with its scratch."""
+    sent, answer, broadcast = [], run.books.answer, run.rendezvous._broadcast
+
+    def lose(question):
+        if isinstance(question, e.Begin) and run.record.last.number == 1:
+            run.lose(1)
+        return answer(question)
+
+    run.books.answer = lose
+    run.rendezvous._broadcast = lambda message: (sent.append(message), broadcast(message))
+    parts = checkpoint("output/step-1", "a", 1)
+    run.fall(0, 1)
+    run.clear()
+    for rank in (0, 1):
+        run.tell(rank, m.Saves(1, True, parts))
+    run.clear()
+    run.come(1)
+    run.tell(1, m.Saves(1, True, parts))
+    run.clear()
+    start = next(message for message in sent if isinstance(message, m.Start))
+    assert (start.attempt, start.earlier) == (3, 1)
+    assert (run.files.scratch.attempt, *run.files.scratch.saves) == (2, "output/step-1")
+
+
+def test_what_an_attempt_that_never_ran_found_is_copied_to_its_own_folder(pod):
+    saves, parts = begin(), checkpoint("output/step-1", "a", 1)
+    hear(saves, parts, final=True)
+    saves.begin(2, Resumption())
+    asked, _ = saves.advance(final=True, rest=True), hear(saves, parts, final=True)
+    assert asked[0].attempt == 2
+    hear(saves, parts, final=True, copied=asked[0].key)
+    assert saves.advance(final=True, rest=True)[0].attempt == 2
+    local = fill(pod)
+    local.copy(m.Copy(2, "rest", "", []), local.interrupt())
+    assert local.saves.copied == "rest"

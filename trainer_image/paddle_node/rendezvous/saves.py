@@ -75,6 +75,8 @@ class Saves:
         """What is copied is older than the newest on the volume: any newer one goes first."""
         self._begun = 0
         """The attempt that has begun."""
+        self.ran = 0
+        """The last attempt that ran; the one that has begun may never have."""
         self._rested = 0
         """The attempt of which everything is on the volume."""
         self.full = ""
@@ -85,7 +87,7 @@ class Saves:
         self._told[rank] = told
         self._had |= told.parts.keys() if told.attempt == self._begun else set()
         self.full = self.full or told.full
-        if self._copy is not None and rank in self._waits and self._copy[0].attempt == told.attempt:
+        if self._copy is not None and rank in self._waits and told.attempt == self.attempt:
             if told.copied == self._copy[0].key:
                 self._waits.discard(rank)
             elif told.failed == self._copy[0].key:
@@ -150,6 +152,11 @@ class Saves:
         attempts = {told.attempt for told in self._told.values()}
         return attempts.pop() if len(self._told) == self._pods and len(attempts) == 1 else 0
 
+    @property
+    def _place(self) -> int:
+        """The attempt whose folder on the volume takes them: the last one, even if it never ran."""
+        return max(attempt, self._begun) if (attempt := self.attempt) else 0
+
     def list_complete(self) -> list[Save]:
         """Returns the complete checkpoints of all pods, the newest first."""
         if not self.attempt:
@@ -204,7 +211,7 @@ class Saves:
         """Returns what an attempt can resume from without the volume."""
         saves = [save for save in self.list_complete() if self._suffices(save)]
         return Scratch(
-            self.attempt,
+            self._place,
             {save.name: (save.changed, save.key) for save in saves},
             used=not self.full,
         )
@@ -243,7 +250,7 @@ class Saves:
             parts = copied.parts if copied is not None else None
             changed = copied.changed if copied is not None else 0
             return [e.Publish(copy.attempt, copy.key, copy.name, parts, changed, tuple(gone))]
-        self._copy, attempt = None, self.attempt
+        self._copy, attempt = None, self._place
         if save is not None and not suffices:
             return self._begin_copy(Copy(attempt, save.key, save.name, []), save)
         if not final and (save := self._choose(older=True)) is not None:

@@ -284,9 +284,10 @@ class Rendezvous:
         self._asked = False
         local, earlier, kept = False, 0, list[str]()
         if self._saves is not None:
-            earlier, kept = number - 1, self._saves.list_kept(resumption)
+            earlier, kept = self._saves.ran or number - 1, self._saves.list_kept(resumption)
             local = not self._saves.full
             self._saves.begin(number, resumption)
+            self._saves.ran = earlier
         trainers = Trainers(self._pod.trainers, self._pod.way.passes)
         if not self.members.is_complete(self.members.ready):
             # An agent was lost while the volume answered: the number is spent, the attempt never
@@ -297,6 +298,8 @@ class Rendezvous:
         else:
             members = [self.members[rank] for rank in range(self._pod.trainers)]
             self._attempt = CurrentAttempt(number, trainers, now)
+            if self._saves is not None:
+                self._saves.ran = number
             self.members.begin()
             self._identity = members[0].read
             self._looked = self._reported = now

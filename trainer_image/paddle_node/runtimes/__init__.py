@@ -84,7 +84,7 @@ class Scratch:
     """What the next attempt can take from the pods' scratch, with `checkpoints: local`."""
 
     attempt: int = 0
-    """The one that wrote it; 0: none."""
+    """The one that wrote it, or a later one that never ran; 0: none."""
     saves: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     """When each complete checkpoint was changed, in nanoseconds, and its content."""
     used: bool = False
