@@ -8,6 +8,7 @@ from unittest.mock import Mock
 import pytest
 from node_pods import GOOD
 from paddle_node import environment
+from paddle_node.agent import local_output
 from paddle_node.agent.local_output import LocalOutput
 from paddle_node.contract import ExitCode
 from paddle_node.rendezvous import effects as e
@@ -234,3 +235,21 @@ def test_what_an_attempt_that_never_ran_found_is_copied_to_its_own_folder(pod):
     local = fill(pod)
     local.copy(m.Copy(2, "rest", "", []), local.interrupt())
     assert local.saves.copied == "rest"
+
+
+def test_more_files_than_a_message_can_name_close_no_connection(pod, monkeypatch):
+    local = fill(pod)
+    for number in (2, 3):
+        step = pod.scratch(1) / f"output/step-{number}"
+        step.mkdir()
+        for part in range(40):
+            (step / f"part-{part:0100}").write_bytes(b"text")
+    monkeypatch.setattr(m, "LINE_BYTES", 32_000)
+    monkeypatch.setattr(local_output, "ROOM", 8_000)
+    local.look(final=True, clean=True)
+    counted = {name for name, part in local.saves.parts.items() if part}
+    assert counted == {"output/step-3"} and len(local.saves.parts) == 3
+    assert len(m.encode(local.saves)) < m.LINE_BYTES
+    start = m.Start(2, {}, "", local=True, earlier=1, kept=["output/step-3"])
+    local.begin(pod, start, local.interrupt())
+    assert len(list((pod.scratch(2) / "output").iterdir())) == 3, "no pod loses a checkpoint"

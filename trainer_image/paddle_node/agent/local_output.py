@@ -25,7 +25,7 @@ from paddle_node.retry import disk_full, retry
 from paddle_node.runtimes import remarks
 from paddle_node.runtimes.checkpoint import file_fault, members, shows_its_end
 from paddle_node.runtimes.file_progress import resume_glob
-from paddle_node.runtimes.series import Series
+from paddle_node.runtimes.series import Series, newest_first
 from paddle_node.volume import durable, publication
 from paddle_node.volume.publication import LINK, OUTPUT
 
@@ -37,6 +37,10 @@ of.
 """
 TRIES = 3
 """How often the scratch is looked at, and everything else on it copied, if that fails."""
+FACTS, ROOM = 80, m.LINE_BYTES // 4
+"""Bytes of a message for one file, besides its name, and for all of them: an escape may need six
+for one.
+"""
 WHOSE = "whose.json"
 Stamp = tuple[tuple[str, int, int, int], ...]
 
@@ -76,6 +80,8 @@ class LocalOutput:
         """What the rendezvous server is to know."""
         self.busy: set[int] = set()
         """The threads that copy."""
+        self._left_out: set[str] = set()
+        """The checkpoints that no message has room for."""
         self._faults = 0
         """How many looks have failed, one after the other."""
         self.moved = time.monotonic()
@@ -129,6 +135,7 @@ class LocalOutput:
                 return
             (root / OUTPUT).mkdir(parents=True, exist_ok=True)
             kept = {name for name in start.kept if settled.get(name) is not None}
+            kept |= self._left_out if kept else set()
             keep = {file for name in kept for file in members(root / name)}
             for name in durable.names(root, self._glob):
                 if name not in kept:
@@ -227,6 +234,7 @@ class LocalOutput:
                 largest = max(largest, sum(size for _, size, _, _ in stamp))
                 age = (newest - _changed(stamp)) / 1e9 if final else 0.0
                 parts[name] = self._look_at(root, name, stamp, age, clean)
+        self._leave_out(parts)
         self._seen = {name: seen for name, seen in self._seen.items() if name in parts}
         full = before.full
         if parts != before.parts and not full:
@@ -234,6 +242,20 @@ class LocalOutput:
                 full = self._find_shortage(largest)
         self.saves = replace(before, final=final, parts=parts, full=full)
         return self.saves != before
+
+    def _leave_out(self, parts: dict[str, Any]) -> None:
+        """Counts the oldest checkpoints as not whole if one message cannot name all files."""
+        room, before, self._left_out = ROOM, self._left_out, set()
+        for name in newest_first({name: of["changed"] for name, of in parts.items() if of}):
+            room -= sum(FACTS + len(of) for of in parts[name]["files"])
+            if room < 0:
+                parts[name] = None
+                self._left_out.add(name)
+                if not before and len(self._left_out) == 1:
+                    self._say(
+                        f"{name} and older checkpoints have too many files: they are copied to "
+                        "the volume only when the command has ended"
+                    )
 
     def _look_at(
         self, root: Path, name: str, stamp: Stamp, age: float, clean: bool
