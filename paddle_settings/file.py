@@ -164,8 +164,8 @@ class _Strict(yaml.SafeLoader):
         if type(value) in (int, float) and _ODD_NUMBER.match(node.value):
             raise _fault(
                 node,
-                f"{shown} would be {value}: write a number without colons and 0 in front, or put "
-                "text in quotes",
+                f"{shown} would be {value}: write the number without colons or zeros in "
+                "front, or put text in quotes",
             )
         return value
 

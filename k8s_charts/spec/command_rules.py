@@ -99,7 +99,7 @@ def shell_faults(settings: Mapping[str, Any]) -> Iterator[str]:
             if sign := _LOOKALIKE.search(plain):
                 yield (
                     f"{name} has {sign[0]} (U+{ord(sign[0]):04X}), which only looks like a quote, "
-                    "a dash or a blank: type it anew, or put its word into quotes"
+                    "a dash or a blank: retype it, or put its word into quotes"
                 )
             elif cut := next(filter(_BACKSLASH.fullmatch, _QUOTED.findall(line)), ""):
                 yield (

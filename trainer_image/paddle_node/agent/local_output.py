@@ -41,7 +41,7 @@ FACTS, ROOM = 80, m.LINE_BYTES // 4
 """Bytes of a message for one file, besides its name, and for all of them: an escape may need six
 for one.
 """
-WHOSE = "whose.json"
+OWNER = "owner.json"
 Stamp = tuple[tuple[str, int, int, int], ...]
 
 
@@ -95,9 +95,9 @@ class LocalOutput:
                 run, _, number = folder.name.rpartition("-")
                 if run != pod.run_id or not number.isdigit():
                     continue
-                whose = self._read_whose(int(number))
-                if whose is not None and int(number) > self.saves.attempt:
-                    self._root, self._bringing = Path(folder.path), whose["bringing"]
+                owner = self._read_owner(int(number))
+                if owner is not None and int(number) > self.saves.attempt:
+                    self._root, self._bringing = Path(folder.path), owner["bringing"]
                     self.saves = m.Saves(int(number), True, {})
         with contextlib.suppress(OSError):  # The next look says so.
             self.look(final=True)
@@ -119,8 +119,8 @@ class LocalOutput:
             self._check(turn)
             self._pod, settled = pod, dict(self.saves.parts)
             earlier = pod.scratch(start.earlier) / OUTPUT
-            whose = self._read_whose(start.earlier)
-            taken = start.local and whose is not None and earlier.is_dir()
+            owner = self._read_owner(start.earlier)
+            taken = start.local and owner is not None and earlier.is_dir()
             root = pod.scratch(start.attempt)
             if taken:
                 root.mkdir(parents=True, exist_ok=True)
@@ -146,12 +146,12 @@ class LocalOutput:
             if success:  # Only what the attempt itself writes says that it is done.
                 (root / success).unlink(missing_ok=True)
             newest = start.resumed.get("newest", "")
-            self._note_whose(newest if start.bring else "")
+            self._note_owner(newest if start.bring else "")
             if start.bring and newest:
                 self._bring(root, newest, start.resumed["content"], turn)
             if not taken:
                 self._bring_rest(root, turn)
-            self._note_whose("")
+            self._note_owner("")
 
     def _bring(self, root: Path, name: str, content: str, turn: int) -> None:
         """Takes from the volume what the scratch lacks of a checkpoint."""
@@ -186,20 +186,20 @@ class LocalOutput:
         except FileNotFoundError:
             return False
 
-    def _note_whose(self, bringing: str) -> None:
+    def _note_owner(self, bringing: str) -> None:
         assert self._root is not None
         self._bringing = bringing
-        whose = {"rank": self._pod.trainer_id, "trainers": self._pod.trainers, "bringing": bringing}
-        durable.write(self._root / WHOSE, json.dumps(whose))
+        owner = {"rank": self._pod.trainer_id, "trainers": self._pod.trainers, "bringing": bringing}
+        durable.write(self._root / OWNER, json.dumps(owner))
 
-    def _read_whose(self, attempt: int) -> dict[str, Any] | None:
+    def _read_owner(self, attempt: int) -> dict[str, Any] | None:
         """Returns the record of an attempt's folder; None: it is not this rank's, or not filled."""
         try:
-            whose = json.loads((self._pod.scratch(attempt) / WHOSE).read_text())
+            owner = json.loads((self._pod.scratch(attempt) / OWNER).read_text())
         except (FileNotFoundError, ValueError):
             return None
         mine = (self._pod.trainer_id, self._pod.trainers)
-        return whose if (whose.get("rank"), whose.get("trainers")) == mine else None
+        return owner if (owner.get("rank"), owner.get("trainers")) == mine else None
 
     # While it runs, and when it has ended.
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from paddle_node.environment import PodEnvironment
 from paddle_node.rendezvous import effects as e
 from paddle_node.rendezvous.messages import Copy
-from paddle_node.rendezvous.messages import Saves as Told
+from paddle_node.rendezvous.messages import Saves as Listing
 from paddle_node.rendezvous.trainers import list_ranks
 from paddle_node.runtimes import Resumption, Scratch
 from paddle_node.runtimes.checkpoint import RANK, CheckpointCheck
@@ -57,7 +57,7 @@ class Saves:
     def __init__(self, pod: PodEnvironment, check: CheckpointCheck | None) -> None:
         self._pods, self._processes = pod.trainers, pod.command.processes
         self._check = check
-        self._told: dict[int, Told] = {}
+        self._listings: dict[int, Listing] = {}
         self._published: dict[str, str] = {}
         """The keys of what is on the volume, by name."""
         self._failed: set[str] = set()
@@ -82,21 +82,21 @@ class Saves:
         self.full = ""
         """Why commands write to the volume after all; empty: they do not."""
 
-    def hear(self, rank: int, told: Told) -> None:
+    def hear(self, rank: int, listing: Listing) -> None:
         """Takes in what an agent says of its pod."""
-        self._told[rank] = told
-        self._had |= told.parts.keys() if told.attempt == self._begun else set()
-        self.full = self.full or told.full
-        if self._copy is not None and rank in self._waits and told.attempt == self.attempt:
-            if told.copied == self._copy[0].key:
+        self._listings[rank] = listing
+        self._had |= listing.parts.keys() if listing.attempt == self._begun else set()
+        self.full = self.full or listing.full
+        if self._copy is not None and rank in self._waits and listing.attempt == self.attempt:
+            if listing.copied == self._copy[0].key:
                 self._waits.discard(rank)
-            elif told.failed == self._copy[0].key:
-                self._failed.add(told.failed)
+            elif listing.failed == self._copy[0].key:
+                self._failed.add(listing.failed)
                 self._copy = None
 
     def forget(self, rank: int) -> None:
         """The pod is lost, and its scratch perhaps with it."""
-        self._told.pop(rank, None)
+        self._listings.pop(rank, None)
         self._copy = None
 
     @property
@@ -144,13 +144,13 @@ class Saves:
 
     def are_final(self, ranks: Mapping[int, Any]) -> bool:
         """Whether these pods have said what their ended processes have left."""
-        return all(rank in self._told and self._told[rank].final for rank in ranks)
+        return all(rank in self._listings and self._listings[rank].final for rank in ranks)
 
     @property
     def attempt(self) -> int:
         """The attempt whose files all pods have; 0: not all pods have one's."""
-        attempts = {told.attempt for told in self._told.values()}
-        return attempts.pop() if len(self._told) == self._pods and len(attempts) == 1 else 0
+        attempts = {listing.attempt for listing in self._listings.values()}
+        return attempts.pop() if len(self._listings) == self._pods and len(attempts) == 1 else 0
 
     @property
     def _place(self) -> int:
@@ -161,13 +161,13 @@ class Saves:
         """Returns the complete checkpoints of all pods, the newest first."""
         if not self.attempt:
             return []
-        names = {name for told in self._told.values() for name in told.parts}
+        names = {name for listing in self._listings.values() for name in listing.parts}
         saves = {save.name: save for save in map(self._unite, sorted(names)) if save is not None}
         order = newest_first({save.name: save.changed for save in saves.values()})
         return [saves[name] for name in order]
 
     def _unite(self, name: str) -> Save | None:
-        parts = [self._told[rank].parts.get(name, EMPTY) for rank in range(self._pods)]
+        parts = [self._listings[rank].parts.get(name, EMPTY) for rank in range(self._pods)]
         if None in parts:
             return None
         files: dict[str, list[Any]] = {}
@@ -293,4 +293,4 @@ class Saves:
         return [*steps, copy]
 
     def _has(self, name: str) -> bool:
-        return any(name in told.parts for told in self._told.values())
+        return any(name in listing.parts for listing in self._listings.values())
