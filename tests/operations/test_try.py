@@ -373,6 +373,7 @@ def index(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("typeguard", "4.0"),
         ("setuptools", "80.0"),
         ("timer", "0.3"),
+        ("humanize", "4.0"),
         ("opencv-python", "4.9", "numpy"),
     ):
         wheel(wheels, name, version, *needs)
@@ -394,16 +395,18 @@ def test_missing_packages_are_one_line_to_paste_before_anything_is_installed(
     (own / "part.py").write_text(
         "import inflect, cv2, pkg_resources, nowhere_at_all\n"
         "from timer import timer  # pyimport2pkg knows pywin32's alone.\n"
+        "def plot():\n    import humanize  # Theirs, so they run it.\n    import not_declared\n"
     )
     (folder / "mine" / "requirements.txt").write_text(
-        "scikit-learn>=1  # theirs\nopencv-python==4.2.0.32\nprotobuf==3.20.2\n"
+        "scikit-learn>=1  # theirs\nopencv-python==4.2.0.32\nprotobuf==3.20.2\nhumanize\n"
     )
     plain = "# mine\nname: mine\ntrainers: 2\npaddle: '2.6'\ncommand: python train.py  # runs\n"
     text = plain + "program: {folder: ./mine, requirements: [typeguard]}\n"
     (folder / "job.yaml").write_text(text)
     done = run("try")
     line = (
-        "requirements: [typeguard, inflect, opencv-python, scikit-learn>=1, setuptools<81, timer]"
+        "requirements: [typeguard, humanize, inflect, opencv-python, scikit-learn>=1, "
+        "setuptools<81, timer]"
     )
     assert done.code == 2 and done.err.splitlines()[-1] == line, done.err
     assert "sklearn (train.py:2)" in done.err and "cv2 (own/part.py:1)" in done.err

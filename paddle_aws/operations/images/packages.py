@@ -9,7 +9,7 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,8 +36,15 @@ class Found:
     remarks: tuple[str, ...]
 
 
-def find_packages(job: TrainingJob, root: Path, modules: Iterable[str], python: Path) -> Found:
-    """Returns what the job has to require besides what it does, for `modules` that the image lacks.
+def find_packages(
+    job: TrainingJob,
+    root: Path,
+    modules: Iterable[str],
+    python: Path,
+    optional: Collection[str] = (),
+) -> Found:
+    """Returns what the job has to require besides what it does, for `modules` that the image lacks,
+    and for those of `optional` that the repository declares.
 
     `root`: the program's folder. `python`: the environment of the job's Paddle. Raises Unreachable
     if no package index answers.
@@ -52,12 +59,14 @@ def find_packages(job: TrainingJob, root: Path, modules: Iterable[str], python: 
     there |= dict.fromkeys(named, "")
     declared, remarks, lines = _declared(root), list[str](), dict[str, str]()
     others = dict[str, list[str]]()
-    for module in modules:
+    for module in (*modules, *optional):
+        # pywin32 has a module `timer`, and so has the package of that name.
+        names = [*_candidates(module), name_of(module)]
+        if module in optional and not any(name in declared for name in names):
+            continue
         if module in LEFT:
             lines["setuptools"] = LEFT[module]
             continue
-        # pywin32 has a module `timer`, and so has the package of that name.
-        names = [*_candidates(module), name_of(module)]
         if not any(name in there for name in names):
             name = next((name for name in names if name in declared), names[0])
             lines[name], others[name] = declared.get(name, name), names

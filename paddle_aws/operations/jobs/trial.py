@@ -90,13 +90,13 @@ def check_packages(
     python = interpreter.find(plain)
     if not job.way.command or python is None or job.image is not None:
         return
-    modules: dict[str, str] = {}
+    modules, optional = dict[str, str](), dict[str, str]()
     with suppress(BadInput):  # What else is wrong, the trial says.
-        run_program(plain, program, "", python, quiet=True, missing=modules)
+        run_program(plain, program, "", python, quiet=True, missing=(modules, optional))
     if not modules:
         return
     try:
-        found = packages.find_packages(job, program.root, modules, python)
+        found = packages.find_packages(job, program.root, modules, python, optional)
     except Unreachable as reason:
         say(f"the packages of {', '.join(modules)} were not looked up: {reason}")
         return
@@ -153,11 +153,11 @@ def run_program(
     python: Path,
     *,
     quiet: bool = False,
-    missing: dict[str, str] | None = None,
+    missing: tuple[dict[str, str], dict[str, str]] | None = None,
 ) -> str:
     """Runs the trial and shows its output, or returns it if `quiet`. `missing` gets the modules
-    that a command imports and that are nowhere, with the lines that do. Raises BadInput, or
-    Unreachable if the source is.
+    that a command needs and that are nowhere, with the lines that import them, and those that it
+    may do without. Raises BadInput, or Unreachable if the source is.
     """
     environment = {
         **os.environ,
@@ -216,7 +216,10 @@ def run_program(
             ) from None
         with suppress(FileNotFoundError):
             if missing is not None:
-                missing |= json.loads((scratch / "missing.json").read_text())
+                for names, found in zip(
+                    missing, json.loads((scratch / "missing.json").read_text()), strict=True
+                ):
+                    names.update(found)
     errors = done.stderr.strip()
     _check_end(done.returncode, errors, scratch / "program")
     if errors and not quiet:

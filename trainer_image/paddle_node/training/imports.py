@@ -1,7 +1,6 @@
 """Follows the imports of a program's script through the program's own files, without running them.
 
-Only statements that run whenever their file is imported count: an import in a function, in an `if`
-or in a `try` may be one that the program does without.
+An import in a function, in an `if` or in a `try` is optional: the program may do without it.
 """
 
 import ast
@@ -24,27 +23,38 @@ class Import:
     """Whether Python finds it, or finds the installed package that it belongs to."""
     own: bool
     """Whether its package is the program's own, also if the module is missing there."""
+    optional: bool
+    """Whether the program may do without it, or without the file that imports it."""
 
 
 def follow(script: Path, folder: Path) -> Iterator[Import]:
     """Yields what `script` and the files of `folder` that it imports import, each module of a file
-    once. `sys.path` has to be that of the script. Raises SyntaxError for a file that is no Python.
+    once, what is optional last of all files. `sys.path` has to be that of the script. Raises
+    SyntaxError for a file that is no Python, unless the program may do without it.
     """
     seen: set[Path] = set()
-    waiting = [(script, "")]
-    while waiting:
-        file, package = waiting.pop(0)
+    waiting, later = [(script, "")], list[tuple[Path, str]]()
+    while waiting or later:
+        needed = bool(waiting)
+        file, package = (waiting or later).pop(0)
         if file in seen or file.suffix != ".py":
             continue
         seen.add(file)
-        for module, names, line in _statements(file, package):
+        try:
+            statements = list(_statements(file, package))
+        except (SyntaxError, ValueError):
+            if needed:
+                raise
+            continue
+        for module, names, line, nested in statements:
+            optional = nested or not needed
             places = _find_top(module.partition(".")[0])
             if places is None or not any(place.is_relative_to(folder) for place in places):
-                yield Import(module, file, line, places is not None, own=False)
+                yield Import(module, file, line, places is not None, own=False, optional=optional)
                 continue
             found, files = _find(module, names, places)
-            yield Import(module, file, line, found, own=True)
-            waiting += files
+            yield Import(module, file, line, found, own=True, optional=optional)
+            (later if optional else waiting).extend(files)
 
 
 def fitted(text: str) -> int:
@@ -56,18 +66,23 @@ def fitted(text: str) -> int:
     return next((call.lineno for call in fits if ast.unparse(call.func).endswith(".fit")), 0)
 
 
-def _statements(file: Path, package: str) -> Iterator[tuple[str, list[str], int]]:
-    """Yields each module that a file imports, the names that it takes from it, and the line."""
-    for statement in ast.parse(file.read_bytes(), str(file)).body:
-        if isinstance(statement, ast.Import):
-            yield from ((alias.name, [], statement.lineno) for alias in statement.names)
-        elif isinstance(statement, ast.ImportFrom):
-            above = package.split(".")
-            if statement.level > len(above) or (statement.level and not package):
-                continue
-            start = above[: len(above) - statement.level + 1] if statement.level else []
-            module = ".".join([*start, *filter(None, [statement.module])])
-            yield module, [alias.name for alias in statement.names], statement.lineno
+def _statements(file: Path, package: str) -> Iterator[tuple[str, list[str], int, bool]]:
+    """Yields each module that a file imports, the names that it takes from it, the line, and
+    whether the statement may be one that does not run.
+    """
+    for outer in ast.parse(file.read_bytes(), str(file)).body:
+        for statement in ast.walk(outer):
+            nested = statement is not outer
+            if isinstance(statement, ast.Import):
+                for alias in statement.names:
+                    yield alias.name, [], statement.lineno, nested
+            elif isinstance(statement, ast.ImportFrom):
+                above = package.split(".")
+                if statement.level > len(above) or (statement.level and not package):
+                    continue
+                start = above[: len(above) - statement.level + 1] if statement.level else []
+                module = ".".join([*start, *filter(None, [statement.module])])
+                yield module, [alias.name for alias in statement.names], statement.lineno, nested
 
 
 def _find_top(name: str) -> list[Path] | None:

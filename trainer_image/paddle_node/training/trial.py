@@ -27,7 +27,7 @@ from paddle_node.training.program import run
 
 MISSING = "missing.json"
 """A file beside the program's folder: the modules that are nowhere, each with the line that imports
-it.
+it; first those that the program needs, then those that it may do without.
 """
 SOME = dataclasses.replace(contract.BOUNDS[Variable.TRAINERS], default=1)
 """How many trainers there may be; a trial of one knows none."""
@@ -91,11 +91,16 @@ def _command(words: Sequence[str], folder: Path) -> None:
         )
     unknown: dict[str, str] = {}
     missing: dict[str, str] = {}
+    optional: dict[str, str] = {}
     for imported in imports.follow(folder / script, folder):
         module = imported.module if imported.own else imported.module.partition(".")[0]
         if imported.found or module in unknown or module in missing:
             continue
         place = f"{imported.file.relative_to(folder)}:{imported.line}"
+        if imported.optional:
+            if not imported.own:
+                optional[module] = place
+            continue
         if left := _left_out(module, folder):
             raise BadSetting(
                 f"{place}: there is no module {module} in what the pods get: {left}; name it in "
@@ -112,7 +117,8 @@ def _command(words: Sequence[str], folder: Path) -> None:
             continue
         unknown[module] = f"{place}: {module} was not checked: {why}"
     if missing:
-        (folder.parent / MISSING).write_text(json.dumps(missing))
+        optional = {name: place for name, place in optional.items() if name not in missing}
+        (folder.parent / MISSING).write_text(json.dumps([missing, optional]))
         module, place = next(iter(missing.items()))
         raise BadSetting(
             f"{place}: there is no module {module}: name its package in program.requirements"
