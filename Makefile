@@ -87,7 +87,7 @@ lint: setup  ## ruff and mypy
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
 docs: setup .venv-docs/.ready  ## the site of docs/, in dist/site; fails at a link that leads nowhere
-	@REPOSITORY="$$(git remote get-url origin 2>/dev/null | sed 's/^git@\([^:]*\):/https:\/\/\1\//')" NO_MKDOCS_2_WARNING=true .venv-docs/bin/mkdocs build --quiet --strict
+	@REPOSITORY="$$(git remote get-url origin 2>/dev/null | sed -n 's/^git@\([^:]*\):/https:\/\/\1\//; /^https:/p')" NO_MKDOCS_2_WARNING=true .venv-docs/bin/mkdocs build --quiet --strict
 
 manifests: setup examples/quick_start/sample.tsv  ## the review copy of the job's manifests, in dist/
 	@$(RUN) $(BIN)/paddle-aws manifests $(JOB)
