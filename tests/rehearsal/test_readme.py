@@ -184,10 +184,10 @@ def test_those_for_aws(on_aws: Shell) -> None:
     found = re.search(r"^accuracy ([\d.]+) of pass 4.*\nalways guessing \w+: ([\d.]+)$", said, re.M)
     assert found and float(found[1]) > float(found[2]) + 0.2, said
     assert "nothing was left to do: the job is done" in said, "what `resume` finds"
-    (on_aws.folder / "models").rename(on_aws.folder / "models-of-the-command")
-    on_aws.set("name: quick-start", "name: from-python")
-    on_aws.run(f"PYTHONPATH=$PWD:$PWD/trainer_image python - <<'END'\n{python}END")
     assert (on_aws.folder / "models" / "model").is_dir()
+    on_aws.set("name: quick-start", "name: from-python")
+    said = on_aws.run(f"PYTHONPATH=$PWD:$PWD/trainer_image python - <<'END'\n{python}END")
+    assert "pass" in said, said
     said = on_aws.run(back)
     assert (
         "is left in us-west-2 but what is kept on purpose" in said
