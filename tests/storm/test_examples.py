@@ -48,6 +48,10 @@ STORMS = {
 }
 FIRST = {"finetune/finetune.yaml": "finetune/pretrain.yaml"}
 """Whose volume another needs: their storms are one test."""
+THEIRS = {"llama/job.yaml": "output/all_results.json lacks 1 line that undisturbed runs have"}
+"""PaddleFormers' train_loss after a resume is the sum since then, over all steps; the loss of each
+step and the model are as undisturbed.
+"""
 NEED_AN_INDEX = ("llama/job.yaml",)
 """Those with packages, which PROGRAMS=, as for tests/programs, allows to be downloaded."""
 
@@ -91,5 +95,7 @@ def test_an_example_ends_as_undisturbed(examples: Path, name: str) -> None:
         words = [word for setting in settings for word in ("--set", setting)]
         ended = storm_in(file.parent, *words, "--no-shrink", "--faults", faults, job=file.name)
         count = faults.count(",") + 1
-        assert ended.code == 0 and f"{count} of {count} faults" in ended.output, ended.output
-        assert ended.receipt["passed"] and ended.receipt["calm"]["compared"]
+        assert f"{count} of {count} faults" in ended.output, ended.output
+        found = [one["sentence"] for run in ended.receipt["runs"] for one in run["findings"]]
+        assert found == [*filter(None, [THEIRS.get(each)])], ended.output
+        assert ended.code == (each in THEIRS) and ended.receipt["calm"]["compared"]
