@@ -40,7 +40,9 @@ def write(storm: Storm, folder: Path, seconds: float) -> tuple[Path, Path]:
 
 def conclusion(storm: Storm, seconds: float) -> str:
     """The last lines for a terminal."""
-    faults = sum(i.seconds is not None for run in storm.runs for i in run.trace.inflicted)
+    faults = sum(
+        inflicted.seconds is not None for run in storm.runs for inflicted in run.trace.inflicted
+    )
     failed = storm.failed
     verdict = (
         f"{len(failed)} differ{'s' * (len(failed) == 1)}"
@@ -158,7 +160,12 @@ def _page(storm: Storm, receipt: Mapping[str, Any]) -> Iterator[str]:
         else ("failed", storm.state)
     )
     runs = [run for run in (*storm.calm_runs, *storm.runs) if run.verdict is not None]
-    faults = [i for run in runs for i in run.trace.inflicted if i.seconds is not None]
+    faults = [
+        inflicted
+        for run in runs
+        for inflicted in run.trace.inflicted
+        if inflicted.seconds is not None
+    ]
     silence = max((run.trace.longest_silence for run in runs), default=0.0)
     again = sum(run.verdict.repeated for run in storm.runs if run.verdict)
     tiles = {

@@ -316,7 +316,9 @@ class Storm:
         """Looks for the fewest faults with which the run fails in the same way."""
         assert run.verdict is not None
         symptoms = {finding.symptom for finding in run.verdict.findings}
-        met = {i.fault for i in run.trace.inflicted if i.seconds is not None}
+        met = {
+            inflicted.fault for inflicted in run.trace.inflicted if inflicted.seconds is not None
+        }
         tries = 0
 
         def fails(faults: Sequence[Fault]) -> bool:

@@ -426,7 +426,11 @@ def _finding(symptom: str, sentence: str, trace: Trace, seconds: float) -> Findi
 
 
 def _fault_before(trace: Trace, seconds: float) -> InflictedFault | None:
-    before = [i for i in trace.inflicted if i.seconds is not None and i.seconds <= seconds]
+    before = [
+        inflicted
+        for inflicted in trace.inflicted
+        if inflicted.seconds is not None and inflicted.seconds <= seconds
+    ]
     return before[-1] if before else None
 
 

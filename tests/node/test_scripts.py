@@ -188,8 +188,14 @@ runpy.run_path("train.py", run_name="__main__")
 """
 # Python prints an exception of C's caller, and goes on.
 CALLBACK = """
-import ctypes, os, runpy
+import ctypes, os, runpy, sys
 ctypes.CFUNCTYPE(None)(lambda: 1 / 0)()
+def called_by_an_extension():
+    try:
+        1 / 0
+    except ZeroDivisionError as error:
+        sys.last_value = error  # As PyErr_Print leaves it.
+called_by_an_extension()
 runpy.run_path("train.py", run_name="__main__")
 os._exit(0)
 """

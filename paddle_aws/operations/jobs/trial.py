@@ -216,10 +216,10 @@ def run_program(
             ) from None
         with suppress(FileNotFoundError):
             if missing is not None:
-                for names, found in zip(
+                for modules, places in zip(
                     missing, json.loads((scratch / "missing.json").read_text()), strict=True
                 ):
-                    names.update(found)
+                    modules.update(places)
     errors = done.stderr.strip()
     _check_end(done.returncode, errors, scratch / "program")
     if errors and not quiet:

@@ -64,8 +64,8 @@ class LocalOutput:
         self._pod = pod
         self._say = say
         self._glob = resume_glob(pod)
-        known = bool(pod.command.checkpoint_files)
-        self._settle = SETTLE if known else SETTLE_UNKNOWN
+        has_recipe = bool(pod.command.checkpoint_files)
+        self._settle = SETTLE if has_recipe else SETTLE_UNKNOWN
         self._lock = threading.Lock()
         self._turn = 0
         """Counts what may interrupt a copy."""
@@ -291,7 +291,7 @@ class LocalOutput:
     def _checksum(self, path: Path) -> str:
         state = path.stat()
         key = (state.st_ino, state.st_size, state.st_mtime_ns)
-        if (known := self._checksums.get(key)) is None:
+        if (digest := self._checksums.get(key)) is None:
             checksum = publication.new_checksum()
             with path.open("rb") as stream:
                 while block := stream.read(publication.BLOCK):
@@ -299,8 +299,8 @@ class LocalOutput:
                     self.moved = time.monotonic()
             if len(self._checksums) > 100_000:
                 self._checksums.clear()
-            known = self._checksums[key] = checksum.hexdigest()
-        return known
+            digest = self._checksums[key] = checksum.hexdigest()
+        return digest
 
     def _find_shortage(self, largest: int) -> str:
         """Says that the scratch has no room for another checkpoint; empty: it has."""

@@ -396,7 +396,9 @@ class Ranks:
     def list_running(self) -> list[Python]:
         """Returns the ranks that run."""
         top = max((python.level for python in self.all), default=OTHER)
-        return [one for one in self.all if one.ended is None and one.level == top > OTHER]
+        return [
+            python for python in self.all if python.ended is None and python.level == top > OTHER
+        ]
 
     def find_failed(self, pid: int, alone: bool) -> Python | None:
         """Returns the Python that says why a process ended: that process itself, or, if it is
@@ -638,9 +640,11 @@ class Ranks:
 
     def _is_joined(self) -> bool:
         """Whether all that may train are seen to be connected: their sockets show nothing more."""
-        running = [one for one in self.all if one.ended is None and one.level >= OWN]
+        running = [python for python in self.all if python.ended is None and python.level >= OWN]
         met = bool(self.met) or not self._pod.trainer_id  # Peers come to trainer 0.
-        return met and bool(running) and all(one.level == TRAINED and one.joined for one in running)
+        return (
+            met and bool(running) and all(rank.level == TRAINED and rank.joined for rank in running)
+        )
 
     def _scan(
         self, but: Collection[int], joined: bool

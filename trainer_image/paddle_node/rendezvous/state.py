@@ -413,8 +413,8 @@ class Rendezvous:
                 self._lose(AttemptEnd(self._attempt.stop_cause, STOPPED), now)
         elif self.state is State.TRAINING and self._saves is not None and not self._asked:
             self._copy_saves(now)
-        known = self._saves is None or self._saves.are_final(members)
-        if self.state is State.ENDING and not members.runs and self._outcome is None and known:
+        final = self._saves is None or self._saves.are_final(members)
+        if self.state is State.ENDING and not members.runs and self._outcome is None and final:
             # No pod can be found lost any more.
             self._record_end()
         if self._outcome is not None and self._have_copied(now):

@@ -319,9 +319,9 @@ class AccountChecks(ClusterAccount):
         for need in _needs(self.spec, partition, account, None if knows else operator):
             if denied := _denied_actions(iam, arn, need):
                 refused = True
-                found = problem if need.get("vital") else warning
+                severity = problem if need.get("vital") else warning
                 advice = "take the operator's role, or join its group (docs/people.md)"
-                yield found(
+                yield severity(
                     f"{arn} may not {', '.join(denied)}, needed to {need['what']}: {advice}"
                 )
         if not refused:
@@ -508,8 +508,8 @@ class AccountChecks(ClusterAccount):
             return
         state = search(row["state"], answer) if "state" in row else None
         words = f"is {state}" if "state" in row else "exists"
-        found = ok if state in row.get("good", [None]) else problem
-        yield found(f"{id} ({setting}) {words}")
+        severity = ok if state in row.get("good", [None]) else problem
+        yield severity(f"{id} ({setting}) {words}")
 
 
 @cache

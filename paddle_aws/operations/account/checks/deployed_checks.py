@@ -231,8 +231,8 @@ class DeployedChecks:
         if missing:
             # An administrator's jobs do not need the deployers' rights.
             needed = any(manifest.startswith(("DaemonSet", "Node")) for manifest in missing)
-            found = problem if needed else warning
-            yield found(f"the cluster lacks {', '.join(missing)}: `paddle-aws setup` applies it")
+            severity = problem if needed else warning
+            yield severity(f"the cluster lacks {', '.join(missing)}: `paddle-aws setup` applies it")
         else:
             yield ok("all that `paddle-aws setup` applies is there")
 

@@ -297,9 +297,14 @@ def last_error():
 
 
 def fell(error):
-    """Whether an exception has ended the program, with whatever code that leaves then."""
+    """Whether an exception has ended the program, with whatever code that leaves then: it went
+    through the script itself, not only through a function that a library had called.
+    """
     trace = getattr(error, "__traceback__", None)
-    return trace is not None and trace.tb_frame.f_globals.get("__name__") in ("__main__", "runpy")
+    if trace is None:
+        return False
+    name, place = trace.tb_frame.f_globals.get("__name__"), trace.tb_frame.f_code.co_name
+    return name == "runpy" or (name == "__main__" and place == "<module>")
 
 
 def describe(error):
