@@ -368,8 +368,9 @@ def _verdict(spec: type[Settings], fault: ErrorDetails) -> str:
                 return f"is not a setting: did you mean {near}?"
             names = ", ".join(_find_schema(spec, fault["loc"][:-1]).get("properties", ()))
             return "is not a setting" + (f": allowed are {names}" if names else "")
-        case "string_type" if isinstance(found, bool | int | float) and _is_allowed(
-            _find_schema(spec, fault["loc"]), format_value(found)
+        case "string_type" if isinstance(found, bool | int | float) and (
+            not (schema := _find_schema(spec, fault["loc"]))  # Of one of several kinds: unknown.
+            or _is_allowed(schema, format_value(found))
         ):
             return f"must be text (found {format_value(found)}): put it in quotes"
         case "int_type" if isinstance(found, str) and re.fullmatch(r"\d{1,18}", found):
