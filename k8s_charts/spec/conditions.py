@@ -7,10 +7,8 @@ OPERATOR = in_file("with `controller: paddlejob`", lambda job: not job.has_agent
 COMMAND = in_file("with `command` and `controller: job`", lambda job: job.way.command)
 RESUMES = in_file(
     "with `command` and `resume` or a recipe",
-    lambda job: (
-        job.way.command
-        and bool(job.resume or (job.applied_recipe and job.applied_recipe.resume_line))
-    ),
+    # Which recipe knows the command is seen in the program's files, which are read later.
+    lambda job: job.way.command and (job.resume or (job.way.launches and job.recipe != "none")),
 )
 LAUNCH = in_file("with `command` and runtime launch", lambda job: job.way.launches)
 RECIPE = in_file(LAUNCH.only, lambda job: LAUNCH.holds(job, job) or job.recipe == "none")

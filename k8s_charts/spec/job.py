@@ -14,6 +14,7 @@ from pydantic import ConfigDict, PrivateAttr
 
 from k8s_charts.spec import recipe, rules
 from k8s_charts.spec.command_rules import command_faults, script_fault, shell_faults
+from k8s_charts.spec.conditions import RESUMES
 from k8s_charts.spec.job_settings import JobSettings
 from k8s_charts.spec.program import Program
 from k8s_charts.spec.recipe import AppliedRecipe
@@ -79,7 +80,8 @@ class TrainingJob(JobSettings):
             raise SettingError("\n".join(faults))
         program = job.program.read(folder, fetch=fetch, job_file=job_file)
         job._check(program)
-        return job.model_copy(update={"program": program})._with_recipe(folder)
+        job = job.model_copy(update={"program": program})._with_recipe(folder)
+        return job._with_resumption(handed_down)
 
     def _check(self, program: Program) -> None:
         """Checks the job against the files of its program. Raises SettingError."""
@@ -133,6 +135,15 @@ class TrainingJob(JobSettings):
             raise SettingError("\n".join(faults))
         job._recipe = applied
         return job
+
+    def _with_resumption(self, handed_down: Collection[str]) -> Self:
+        """Returns the job if the settings that need a resumption have one. Raises SettingError."""
+        recipe_resumes = self._recipe is not None and self._recipe.resume_line
+        if self.checkpoints == "volume" or self.resume or recipe_resumes:
+            return self
+        if "checkpoints" in handed_down:
+            return self.model_copy(update={"checkpoints": "volume"})
+        raise SettingError(f"checkpoints is local: it counts only {RESUMES.only}; leave it out")
 
     def _faults(self) -> Iterator[Fault]:
         yield from self._without_effect()

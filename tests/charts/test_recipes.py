@@ -106,6 +106,17 @@ def test_other_jobs_have_none(folder: Path, command: str, more: dict) -> None:
     assert "PADDLE_NODE_RECIPE" not in training_job.settings(spec)
 
 
+def test_what_needs_a_resumption_has_that_of_a_recipe(folder: Path) -> None:
+    spec = job(folder, COMMAND, checkpoints="local")
+    assert training_job.settings(spec)["PADDLE_NODE_CHECKPOINTS"] == "local"
+    for command, more in (("python train.py", {}), (COMMAND, {"recipe": "none"})):
+        with pytest.raises(SettingError, match="checkpoints is local: it counts only with `comm"):
+            job(folder, command, checkpoints="local", **more)
+    (folder / "base.yaml").write_text("checkpoints: local\n")
+    spec = job(folder, "python train.py", extends="base.yaml")
+    assert "PADDLE_NODE_CHECKPOINTS" not in training_job.settings(spec)
+
+
 def test_a_recipe_of_ones_own_and_the_jobs_settings_win(folder: Path) -> None:
     spec = job(
         folder,
