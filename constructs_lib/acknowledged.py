@@ -13,6 +13,8 @@ OPT_OUT = "paddle-aws:acknowledgements"
 """Context key: with `false`, no finding is acknowledged, so that the app's owners judge all of
 them.
 """
+EVERY_RESOURCE = "AwsSolutions-IAM5[Resource::*]"
+"""The finding about a policy's statement on every resource."""
 _LINT = "cfn-lint:"
 _PACKS = {
     "AwsSolutions-": "AwsSolutions",

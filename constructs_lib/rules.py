@@ -7,7 +7,7 @@ token that only the deploy knows: no rule refuses it.
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 
 class Violation(NamedTuple):
@@ -23,13 +23,19 @@ class Violation(NamedTuple):
     """
 
 
+class Rule(Protocol):
+    """Judges a property's value."""
+
+    def __call__(self, prop: str, value: Any, /) -> Iterator[Violation]: ...
+
+
 class WholeNumbers(NamedTuple):
     """The smallest and the largest number that is allowed."""
 
     least: int
     most: int | None = None
 
-    def violations(self, prop: str, value: int | None) -> Iterator[Violation]:
+    def __call__(self, prop: str, value: int | None) -> Iterator[Violation]:
         """Yields a violation if `value` is outside."""
         if value is None:
             return
@@ -42,46 +48,39 @@ class WholeNumbers(NamedTuple):
             yield Violation(prop, value, f"allowed is {limit}")
 
 
+class Text(NamedTuple):
+    """Text of one form, and an example of it."""
+
+    pattern: str
+    example: str
+
+    def __call__(self, prop: str, value: str | None) -> Iterator[Violation]:
+        """Yields a violation if `value` has another form."""
+        if value is not None and not (isinstance(value, str) and re.search(self.pattern, value)):
+            yield Violation(prop, value, f"allowed is text like {self.example}")
+
+
 LogDays = Literal[
-    0,
-    1,
-    3,
-    5,
-    7,
-    14,
-    30,
-    60,
-    90,
-    120,
-    150,
-    180,
-    365,
-    400,
-    545,
-    731,
-    1096,
-    1827,
-    2192,
-    2557,
-    2922,
-    3288,
-    3653,
-]
+    0, 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922,
+    3288, 3653,
+]  # fmt: skip
 """Retention times that CloudWatch Logs supports, in days (its PutRetentionPolicy reference); 0:
 nothing is written.
 """
-KUBERNETES_VERSION = r"^1\.\d{2,3}$"
-CLUSTER_NAME = r"^[0-9A-Za-z][0-9A-Za-z_-]{0,99}\Z"
+KUBERNETES_VERSION = Text(r"^1\.\d{2,3}$", "1.36")
+CLUSTER_NAME = Text(r"^[0-9A-Za-z][0-9A-Za-z_-]{0,99}\Z", "vision")
 """EKS's rule (its CreateCluster reference)."""
-DNS_LABEL = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z"
-SERVICE_ACCOUNT = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\Z"
-PRINCIPAL = r"^arn:aws[a-z-]*:iam::\d{12}:(role|user)/\S+\Z"
-HOST = r"^[0-9A-Za-z]([0-9A-Za-z.:-]*[0-9A-Za-z])?\Z"
-DOCUMENT_NAME = r"^[0-9A-Za-z_.-]{3,128}\Z"
+NAMESPACE = Text(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z", "paddle")
+SERVICE_ACCOUNT = Text(r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\Z", "paddle-data")
+PRINCIPAL = Text(
+    r"^arn:aws[a-z-]*:iam::\d{12}:(role|user)/\S+\Z", "arn:aws:iam::111122223333:role/ada"
+)
+HOST = Text(r"^[0-9A-Za-z]([0-9A-Za-z.:-]*[0-9A-Za-z])?\Z", "db.internal")
+DOCUMENT_NAME = Text(r"^[0-9A-Za-z_.-]{3,128}\Z", "vision-db")
 """Systems Manager's rule (its CreateDocument reference)."""
-TAG_PATTERN = r"^[0-9A-Za-z_.*-]{1,128}\Z"
+TAG_PATTERN = Text(r"^[0-9A-Za-z_.*-]{1,128}\Z", "used-*")
 """An image's tag, in which * stands for any text."""
-FOLDER = r"^/\S*\Z"
+FOLDER = Text(r"^/\S*\Z", "/paddle")
 PORT = WholeNumbers(1, 65535)
 EMAIL = r"^[^@\s]+@[^@\s.]+(\.[^@\s.]+)+$"
 EMAIL_LENGTH = 50
@@ -95,7 +94,7 @@ IMAGES = WholeNumbers(1)
 POSIX_ID = WholeNumbers(1, 4294967295)
 BACKUP_DAYS = WholeNumbers(0, 90)
 """How long FSx keeps daily backups."""
-LUSTRE_FOLDER = r"^/[^/].*$"
+LUSTRE_FOLDER = Text(r"^/[^/].*$", "/bucket")
 """A folder of a file system that shows a bucket's objects."""
 LUSTRE_THROUGHPUT = (125, 250, 500, 1000)
 """MB/s for each TiB of an FSx file system of type PERSISTENT_2."""
@@ -107,12 +106,6 @@ def log_days(prop: str, days: int | None, *, off: bool = False) -> Iterator[Viol
     if days is not None and days not in allowed:
         listed = ", ".join(map(str, allowed[:-1]))
         yield Violation(prop, days, f"allowed is {listed} or {allowed[-1]} (CloudWatch Logs)")
-
-
-def refuse_unlike(prop: str, value: str | None, pattern: str, example: str) -> Iterator[Violation]:
-    """Refuses text that `pattern` does not match."""
-    if value is not None and not (isinstance(value, str) and re.search(pattern, value)):
-        yield Violation(prop, value, f"allowed is text like {example}")
 
 
 def refuse_text(prop: str, values: object, example: str) -> Iterator[Violation]:

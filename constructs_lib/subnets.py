@@ -1,4 +1,6 @@
-"""The subnets that a construct uses: the selection it was given, or the VPC's private subnets."""
+"""What constructs use of a VPC: the subnets they were given, or its private ones, and security
+groups.
+"""
 
 import json
 import re
@@ -40,6 +42,11 @@ def choose_subnets(
         subnet_type=preferred.subnet_type,
     )
     return ec2.SubnetSelection(subnets=selected.subnets)
+
+
+def closed_group(scope: Construct, id: str, vpc: ec2.IVpc, description: str) -> ec2.SecurityGroup:
+    """Returns a security group that opens nothing by itself, in either direction."""
+    return ec2.SecurityGroup(scope, id, vpc=vpc, description=description, allow_all_outbound=False)
 
 
 def zones_of(subnets: Iterable[ec2.ISubnet]) -> set[str] | None:

@@ -2,12 +2,12 @@
 and what is allowed.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from aws_cdk import Token
 
-from constructs_lib.rules import Violation
+from constructs_lib.rules import Rule, Text, Violation, refuse_text
 
 T = TypeVar("T")
 
@@ -33,6 +33,22 @@ def drop_tokens(values: Sequence[T]) -> Sequence[T]:
     if isinstance(values, str):
         return cast(Sequence[T], values)
     return [] if is_token(values) else [value for value in values if not is_token(value)]
+
+
+def check(**values: tuple[Rule, Any]) -> Iterator[Violation]:
+    """Yields the violations of properties, each given as its rule and its value. No rule judges a
+    token.
+    """
+    for prop, (rule, value) in values.items():
+        yield from rule(prop, drop_token(value))
+
+
+def check_list(prop: str, rule: Text, values: Sequence[str]) -> Iterator[Violation]:
+    """Yields the violations of a list whose entries `rule` judges."""
+    yield from refuse_text(prop, values, rule.example)
+    if not isinstance(values, str):
+        for value in drop_tokens(values):
+            yield from rule(prop, value)
 
 
 class _Props(dict[str, str]):

@@ -19,7 +19,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from constructs_lib.acknowledged import acknowledge, managed_policy_findings, wildcard_findings
+from constructs_lib.acknowledged import EVERY_RESOURCE, acknowledge, managed_policy_findings
 from constructs_lib.ec2.node_shape import NodeShape
 from constructs_lib.statements import OF_MACHINES, statements
 
@@ -66,20 +66,21 @@ def session_role(scope: Construct, id: str, reason: str = "", *policies: str) ->
     has the AWS `policies`.
     """
     role = _role(scope, id, reason, *policies)
-    sessions = iam.ManagedPolicy(role, "Sessions", roles=[role], description="Session Manager")
-    sessions.add_statements(session_statement())
-    acknowledge(sessions, SESSIONS, *wildcard_findings(sessions, "*"), "CKV_AWS_111")
+    sessions = iam.ManagedPolicy(
+        role,
+        "Sessions",
+        roles=[role],
+        description="Session Manager",
+        statements=[session_statement()],
+    )
+    acknowledge(sessions, SESSIONS, EVERY_RESOURCE, "CKV_AWS_111")
     return role
 
 
 def _role(scope: Construct, id: str, reason: str, *policies: str) -> iam.Role:
     managed = [iam.ManagedPolicy.from_aws_managed_policy_name(name) for name in policies]
-    role = iam.Role(
-        scope,
-        id,
-        assumed_by=iam.ServicePrincipal("ec2.amazonaws.com"),
-        managed_policies=managed,
-    )
+    service = iam.ServicePrincipal("ec2.amazonaws.com")
+    role = iam.Role(scope, id, assumed_by=service, managed_policies=managed)
     if policies:
         acknowledge(role, reason, *managed_policy_findings(*policies))
     return role
@@ -119,12 +120,11 @@ def launch_template(
         throughput: of the disk, MiB/s; None: gp3's 125, which cost nothing.
         others: passed to `ec2.LaunchTemplate`.
     """
-    kind = ec2.EbsDeviceVolumeType.GP3
     disk = ec2.BlockDeviceVolume.ebs(
         disk_gib,
         encrypted=True,
         kms_key=encryption_key,
-        volume_type=kind,
+        volume_type=ec2.EbsDeviceVolumeType.GP3,
         throughput=throughput,
         delete_on_termination=True,
     )

@@ -5,7 +5,7 @@ in common.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cached_property
-from typing import Protocol, TypedDict, Unpack
+from typing import Any, Protocol, TypedDict, Unpack
 
 import jsii
 from aws_cdk import Tags, Token
@@ -23,17 +23,20 @@ from constructs_lib.ec2.machine import (
     SCALING_ACTIVITIES,
     launch_template,
     launch_template_of,
+    nodeadm_user_data,
     override,
     replace_one_by_one,
     report_machine_counts,
 )
 from constructs_lib.ec2.node_rules import (
+    AMI_TYPES,
     MOST_NODES,
     TYPES,
     VOLUME_GIB,
     contradictions,
     default_desired,
     sizes,
+    wrong_image,
     wrong_shape,
 )
 from constructs_lib.ec2.node_shape import PULL_THROUGHPUT, NodeShape
@@ -41,7 +44,7 @@ from constructs_lib.metrics import AUTO_SCALING, MetricOptions, metric
 from constructs_lib.rules import Violation, refuse_text
 from constructs_lib.storage.file_system import MountableFileSystem
 from constructs_lib.storage.key_policy import allow_use
-from constructs_lib.subnets import choose_subnets, warn_of_isolation, zones_of
+from constructs_lib.subnets import choose_subnets, closed_group, warn_of_isolation, zones_of
 from constructs_lib.validation import drop_token, drop_tokens, is_token, refuse
 
 
@@ -49,9 +52,7 @@ def efa_group(scope: Construct, vpc: ec2.IVpc) -> ec2.SecurityGroup:
     """Creates the EFA adapters' security group: all traffic within the group, both ways, as the EFA
     documentation requires.
     """
-    group = ec2.SecurityGroup(
-        scope, "Efa", vpc=vpc, description="Fabric between the nodes", allow_all_outbound=False
-    )
+    group = closed_group(scope, "Efa", vpc, "Fabric between the nodes")
     group.add_ingress_rule(group, ec2.Port.all_traffic(), "EFA within the group")
     group.add_egress_rule(group, ec2.Port.all_traffic(), "EFA within the group")
     acknowledge(group, "the source is the group itself", "NIST.800.53.R5-EC2RestrictedCommonPorts")
@@ -138,11 +139,10 @@ class NodeGroup(Construct):
         super().__init__(scope, id)
         self._cluster, self._vpc, self._props = cluster, vpc, props
         self.shape = props.get("shape") or NodeShape()
-        kinds = {
-            "shape": (self.shape, "a NodeShape"),
-            "cluster": (cluster, "a cluster's construct"),
-        }
-        for prop, (value, kind) in kinds.items():
+        for prop, value, kind in (
+            ("shape", self.shape, "a NodeShape"),
+            ("cluster", cluster, "a cluster's construct"),
+        ):
             if isinstance(value, str | Mapping):
                 refuse(self.node.path, [Violation(prop, value, f"allowed is {kind}")])
         if unknown := props.keys() - NodeGroupProps.__annotations__.keys():
@@ -172,25 +172,13 @@ class NodeGroup(Construct):
                 yield Violation("instance_types", kind, "allowed is text such as m5.large")
                 return
         if not is_token(types):
-            yield from TYPES.violations("instance_types", len(types))
-        taints = [
-            taint
-            for taint in shape.taints
-            if not any(map(is_token, (taint.key, taint.value, taint.effect)))
-        ]
-        labels = {
-            name: value
-            for name, value in shape.labels.items()
-            if not is_token(name) and not is_token(value)
-        }
+            yield from TYPES("instance_types", len(types))
         seen = replace(
             shape,
             instance_types=drop_tokens(types),
-            volume_gib=shape.volume_gib
-            if drop_token(shape.volume_gib) is not None
-            else VOLUME_GIB.least,
-            labels=labels,
-            taints=taints,
+            volume_gib=VOLUME_GIB.least if is_token(shape.volume_gib) else shape.volume_gib,
+            labels=dict(label for label in shape.labels.items() if not any(map(is_token, label))),
+            taints=[t for t in shape.taints if not any(map(is_token, (t.key, t.value, t.effect)))],
         )
         yield from wrong_shape(seen, image)
         # Only the deploy knows whether a list with a token has one type.
@@ -203,12 +191,7 @@ class NodeGroup(Construct):
         if shape.key_pair and not shape.ssh_from:
             allowed = "name who may connect in {ssh_from}"
             yield Violation("key_pair", shape.key_pair, allowed)
-        yield from refuse_everybody(
-            "ssh_from",
-            drop_tokens(shape.ssh_from),
-            "SSH",
-            "10.0.0.0/16",
-        )
+        yield from refuse_everybody("ssh_from", drop_tokens(shape.ssh_from), "SSH", "10.0.0.0/16")
 
     def _validate(self, *, managed: bool, image: str | None = None) -> None:
         """Raises ValueError if there can be no such nodes. `image`: EKS's AMI type; None: the
@@ -227,6 +210,27 @@ class NodeGroup(Construct):
         """How many zones the nodes are in; None: only the deploy knows."""
         zones = zones_of(self._subnets)
         return None if zones is None else len(zones)
+
+    def _validate_image(self, ami_type: str | None, *, managed: bool) -> str:
+        """Returns EKS's name for the nodes' image. Raises ValueError if there can be no such
+        nodes.
+        """
+        gpu = self.shape.gpu
+        image = ami_type or AMI_TYPES[gpu]
+        refuse(self.node.path, wrong_image(image, gpu=gpu))
+        self._validate(managed=managed, image=image)
+        return image
+
+    def _nodeadm_user_data(self, settings: dict[str, Any]) -> ec2.UserData:
+        """Returns user data for a node of EKS, with nodeadm's `settings`."""
+        return nodeadm_user_data(
+            settings,
+            self.shape,
+            self._mount_files("kubelet.service"),
+            self._props.get("extra_user_data"),
+            self._props.get("environment"),
+            self._props.get("certificates"),
+        )
 
     def _mount_files(self, kubelet: str) -> dict[str, str]:
         """Returns the files of a node that mounts the file system before `kubelet`, its systemd
@@ -257,11 +261,8 @@ class NodeGroup(Construct):
         """Creates the launch template. For a managed group, EKS itself adds role, image and user
         data.
         """
-        shape, home, encryption_key = (
-            self.shape,
-            Construct(self, "Template"),
-            self._props.get("encryption_key"),
-        )
+        shape, home = self.shape, Construct(self, "Template")
+        encryption_key = self._props.get("encryption_key")
         allow_use(encryption_key, "node volumes")
         groups = [
             ec2.SecurityGroup.from_security_group_id(
@@ -332,13 +333,7 @@ class NodeGroup(Construct):
         them, because all groups of a cluster share the cluster's.
         """
         if self._connections is None:
-            group = ec2.SecurityGroup(
-                self,
-                "SecurityGroup",
-                vpc=self._vpc,
-                description=f"Nodes of {self.node.id}",
-                allow_all_outbound=False,
-            )
+            group = closed_group(self, "SecurityGroup", self._vpc, f"Nodes of {self.node.id}")
             self.add_security_group(group)
             self._connections = ec2.Connections(security_groups=[group])
         return self._connections
@@ -349,11 +344,8 @@ class NodeGroup(Construct):
         return self.role.grant_principal
 
     def _ssh_group(self, home: Construct) -> ec2.SecurityGroup:
-        shape = self.shape
-        group = ec2.SecurityGroup(
-            home, "Ssh", vpc=self._vpc, description="SSH to the nodes", allow_all_outbound=False
-        )
-        for cidr in shape.ssh_from:
+        group = closed_group(home, "Ssh", self._vpc, "SSH to the nodes")
+        for cidr in self.shape.ssh_from:
             group.add_ingress_rule(ec2.Peer.ipv4(cidr), ec2.Port.tcp(22), "SSH")
         return group
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from constructs_lib.ec2.node_shape import GPU_TAINT, INSTANCE_TYPES, NodeShape, efa_cards
-from constructs_lib.rules import Violation, WholeNumbers, duplicates, refuse_text, refuse_unlike
+from constructs_lib.rules import Text, Violation, WholeNumbers, duplicates, refuse_text
 
 GPU_TYPE = re.compile(r"(g4dn|g5|g[6-9][a-z]*|gr\d[a-z]*|p[4-9][a-z]*(-[a-z0-9]+)?)\.[a-z0-9-]+")
 """NVIDIA machines that the Amazon Linux 2023 NVIDIA image supports (EKS user guide); g4ad is AMD's,
@@ -24,15 +24,18 @@ SMALL_TYPE = re.compile(r".+\.(nano|micro|small|medium|large)")
 """Machines of fewer than 4 vCPUs."""
 IMAGE = re.compile("AL2023_(x86_64|ARM_64)_([A-Z]+)")
 """EKS's AMI types of Amazon Linux 2023: machine and kind."""
+AMI_TYPES = {False: "AL2023_x86_64_STANDARD", True: "AL2023_x86_64_NVIDIA"}
+"""EKS's names for the image, without and with GPUs."""
 INSTANCE_TYPE = r"^[a-z][a-z0-9-]*\.[a-z0-9-]+$"
 PORTS = r"^\d{1,5}(-\d{1,5})?$"
-LABEL_NAME = (
+LABEL_NAME = Text(
     r"^([a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*/)?"
-    r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$"
+    r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$",
+    "example.com/team",
 )
-LABEL_VALUE = r"^([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?$"
-MOUNT_FOLDER = r"^(/[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?)+$"
-RESERVATION = r"^cr-[0-9a-f]{8,17}$"
+LABEL_VALUE = Text(r"^([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?$", "vision")
+MOUNT_FOLDER = Text(r"^(/[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?)+$", "/mnt/efs")
+RESERVATION = Text(r"^cr-[0-9a-f]{8,17}$", "cr-0123456789abcdef0")
 EFFECTS = {
     "NoSchedule": "NO_SCHEDULE",
     "PreferNoSchedule": "PREFER_NO_SCHEDULE",
@@ -62,9 +65,9 @@ def default_desired(least: int, most: int, gpu: bool) -> int:
 def sizes(least: int | None, desired: int | None, most: int | None) -> Iterator[Violation]:
     """Refuses numbers of fewest, first and most nodes that contradict each other."""
     wrong = [
-        *FEWEST.violations("min_size", least),
-        *FEWEST.violations("desired_size", desired),
-        *MOST.violations("max_size", most),
+        *FEWEST("min_size", least),
+        *FEWEST("desired_size", desired),
+        *MOST("max_size", most),
     ]
     yield from wrong
     if wrong:
@@ -278,22 +281,20 @@ def wrong_shape(shape: NodeShape, image: str | None) -> Iterator[Violation]:
         return
     yield from wrong_types(shape.instance_types, image)
     yield from duplicates("instance_types", shape.instance_types, "instance type")
-    yield from VOLUME_GIB.violations("volume_gib", shape.volume_gib)
+    yield from VOLUME_GIB("volume_gib", shape.volume_gib)
     for name, value in shape.labels.items():
-        yield from refuse_unlike(f"labels.{name}", name, LABEL_NAME, "example.com/team")
-        yield from refuse_unlike(f"labels.{name}", value, LABEL_VALUE, "vision")
+        yield from LABEL_NAME(f"labels.{name}", name)
+        yield from LABEL_VALUE(f"labels.{name}", value)
     yield from reserved_labels(dict(shape.labels))
-    yield from TAINTS.violations("taints", len(shape.taints))
+    yield from TAINTS("taints", len(shape.taints))
     for taint in shape.taints:
         if taint.effect not in EFFECTS:
             listed = ", ".join(EFFECTS)
             yield Violation(f"taints.{taint.key}.effect", taint.effect, f"allowed are {listed}")
-        yield from refuse_unlike("taints", taint.key, LABEL_NAME, "example.com/team")
-        yield from refuse_unlike(f"taints.{taint.key}", taint.value, LABEL_VALUE, "vision")
+        yield from LABEL_NAME("taints", taint.key)
+        yield from LABEL_VALUE(f"taints.{taint.key}", taint.value)
     names = [f"{taint.key}:{taint.effect}" for taint in shape.taints]
     yield from duplicates("taints", names, "taint")
-    yield from refuse_unlike("mount_file_system", shape.mount_file_system, MOUNT_FOLDER, "/mnt/efs")
+    yield from MOUNT_FOLDER("mount_file_system", shape.mount_file_system)
     yield from system_folder(shape.mount_file_system)
-    yield from refuse_unlike(
-        "capacity_reservation", shape.capacity_reservation, RESERVATION, "cr-0123456789abcdef0"
-    )
+    yield from RESERVATION("capacity_reservation", shape.capacity_reservation)

@@ -97,9 +97,22 @@ class NodeShape:
         return {**self.labels, **{label: value for label, value in ours.items() if value}}
 
     @property
-    def joining_labels(self) -> dict[str, str]:
-        """`all_labels`, and the capacity's, for a node that joins without EKS's help."""
-        return {**self.all_labels, CAPACITY_LABEL: "SPOT" if self.spot else "ON_DEMAND"}
+    def capacity(self) -> str:
+        """EKS's word for the kind of capacity, unless that is a Capacity Block."""
+        return "SPOT" if self.spot else "ON_DEMAND"
+
+    @property
+    def joining_labels(self) -> list[str]:
+        """`all_labels`, and the capacity's, as a kubelet takes them from a node that joins without
+        EKS's help.
+        """
+        labels = {**self.all_labels, CAPACITY_LABEL: self.capacity}
+        return [f"{key}={value}" for key, value in sorted(labels.items())]
+
+    @property
+    def joining_taints(self) -> list[str]:
+        """`all_taints`, as a kubelet takes them."""
+        return [f"{taint.key}={taint.value}:{taint.effect}" for taint in self.all_taints]
 
     @property
     def all_taints(self) -> tuple[NodeTaint, ...]:

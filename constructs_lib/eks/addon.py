@@ -15,11 +15,11 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from constructs_lib.acknowledged import acknowledge, managed_policy_findings, wildcard_findings
-from constructs_lib.rules import DNS_LABEL, SERVICE_ACCOUNT, Violation, refuse_unlike
+from constructs_lib.acknowledged import EVERY_RESOURCE, acknowledge, managed_policy_findings
+from constructs_lib.rules import NAMESPACE, SERVICE_ACCOUNT, Violation
 from constructs_lib.statements import OF_MACHINES, statements
 from constructs_lib.storage.log_group import EndingLogGroup
-from constructs_lib.validation import drop_token, refuse
+from constructs_lib.validation import check, refuse
 
 
 def pod_identity_principal() -> iam.IPrincipal:
@@ -64,15 +64,10 @@ class PodIdentity(Construct):
         service_account: str,
     ) -> None:
         super().__init__(scope, id)
-        refuse(
-            self.node.path,
-            [
-                *refuse_unlike("namespace", drop_token(namespace), DNS_LABEL, "paddle"),
-                *refuse_unlike(
-                    "service_account", drop_token(service_account), SERVICE_ACCOUNT, "paddle-data"
-                ),
-            ],
+        violations = check(
+            namespace=(NAMESPACE, namespace), service_account=(SERVICE_ACCOUNT, service_account)
         )
+        refuse(self.node.path, violations)
         role = iam.Role(
             self,
             "Role",
@@ -181,13 +176,10 @@ class EfsDriver(Construct):
             "Policy",
             roles=[self.role],
             description="Finds file systems and their mount targets",
+            statements=statements(OF_MACHINES, "efs driver"),
         )
-        policy.add_statements(*statements(OF_MACHINES, "efs driver"))
-        acknowledge(
-            policy,
-            "file systems are found by Describe, which reads names and no data",
-            *wildcard_findings(policy, "*"),
-        )
+        why = "file systems are found by Describe, which reads names and no data"
+        acknowledge(policy, why, EVERY_RESOURCE)
         self.resource = ClusterAddon(
             self,
             "Addon",

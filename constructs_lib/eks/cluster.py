@@ -13,18 +13,18 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from constructs_lib.acknowledged import acknowledge, managed_policy_findings, wildcard_findings
+from constructs_lib.acknowledged import EVERY_RESOURCE, acknowledge, managed_policy_findings
 from constructs_lib.addresses import refuse_everybody, refuse_public_range
 from constructs_lib.ec2.node_group import NodeGroupProps
 from constructs_lib.eks.addon import ClusterAddon
 from constructs_lib.eks.managed_nodes import ManagedNodes
 from constructs_lib.metrics import CONTAINER_INSIGHTS, MetricOptions, metric
-from constructs_lib.rules import CLUSTER_NAME, KUBERNETES_VERSION, Violation, refuse_unlike
+from constructs_lib.rules import CLUSTER_NAME, KUBERNETES_VERSION, Violation
 from constructs_lib.rules import log_days as wrong_log_days
 from constructs_lib.statements import OF_MACHINES, statements
 from constructs_lib.storage.log_group import EndingLogGroup
 from constructs_lib.subnets import choose_subnets, zones_of
-from constructs_lib.validation import drop_token, drop_tokens, merge_options, refuse
+from constructs_lib.validation import check, drop_token, drop_tokens, merge_options, refuse
 
 NODELESS_ADDONS = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
 """DaemonSets: they are healthy without a node, so they come with the cluster. Add-ons with a
@@ -50,8 +50,9 @@ def _violations(
             "EKS wants subnets in two zones at least (to keep nodes in one zone, pin the nodes)"
         )
         yield Violation("vpc_subnets", f"in {len(zones)} availability zone", allowed)
-    yield from refuse_unlike("cluster_name", drop_token(cluster_name), CLUSTER_NAME, "vision")
-    yield from refuse_unlike("version", drop_token(version), KUBERNETES_VERSION, "1.36")
+    yield from check(
+        cluster_name=(CLUSTER_NAME, cluster_name), version=(KUBERNETES_VERSION, version)
+    )
     open_ranges = drop_tokens(public_access_from)
     yield from refuse_everybody("public_access_from", open_ranges, "the endpoint", "203.0.113.7/32")
     services = drop_token(service_ipv4_cidr)
@@ -276,13 +277,10 @@ class TrainingCluster(eks.Cluster):
             "Tags",
             roles=[self.role],
             description="Puts the NodeClasses' tags on machines",
+            statements=statements(OF_MACHINES, "auto mode tags"),
         )
-        tags.add_statements(*statements(OF_MACHINES, "auto mode tags"))
-        acknowledge(
-            tags,
-            "only machines that carry this cluster's name, by condition",
-            *wildcard_findings(tags, "*"),
-        )
+        why = "only machines that carry this cluster's name, by condition"
+        acknowledge(tags, why, EVERY_RESOURCE)
 
     def add_node_group(
         self, id: str, *, ami_type: str | None = None, **props: Unpack[NodeGroupProps]

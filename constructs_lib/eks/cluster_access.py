@@ -1,6 +1,6 @@
 """Access to an EKS cluster: the access entries, and a name for the endpoint."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from enum import Enum
 
 from aws_cdk import Aws, Duration, Fn
@@ -8,14 +8,8 @@ from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_route53 as route53
 from constructs import Construct
 
-from constructs_lib.rules import DNS_LABEL, PRINCIPAL, Violation, refuse_text, refuse_unlike
-from constructs_lib.validation import drop_token, drop_tokens, refuse
-
-ROLE = "arn:aws:iam::111122223333:role/ada"
-
-
-def _namespace(name: str) -> Iterator[Violation]:
-    yield from refuse_unlike("namespaces", name, DNS_LABEL, "paddle")
+from constructs_lib.rules import NAMESPACE, PRINCIPAL, Violation
+from constructs_lib.validation import check, check_list, refuse
 
 
 class AccessLevel(Enum):
@@ -69,15 +63,8 @@ class ClusterAccess(Construct):
         if not isinstance(level, AccessLevel):
             allowed = f"allowed are {', '.join(map(str, AccessLevel))}"
             refuse(self.node.path, [Violation("level", level, allowed)])
-        names = drop_tokens(namespaces)
-        refuse(
-            self.node.path,
-            [
-                *refuse_unlike("principal_arn", drop_token(principal_arn), PRINCIPAL, ROLE),
-                *refuse_text("namespaces", namespaces, "paddle"),
-                *(fault for name in names for fault in _namespace(name)),
-            ],
-        )
+        principal = check(principal_arn=(PRINCIPAL, principal_arn))
+        refuse(self.node.path, [*principal, *check_list("namespaces", NAMESPACE, namespaces)])
         policy, group = level.value
         self.resource = eks.CfnAccessEntry(
             self,

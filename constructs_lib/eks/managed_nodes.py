@@ -8,13 +8,9 @@ from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from constructs_lib.ec2.machine import node_role, nodeadm_user_data
+from constructs_lib.ec2.machine import node_role
 from constructs_lib.ec2.node_group import NodeGroup, NodeGroupProps
-from constructs_lib.ec2.node_rules import EFFECTS, wrong_image
-from constructs_lib.validation import refuse
-
-AMI_TYPES = {False: "AL2023_x86_64_STANDARD", True: "AL2023_x86_64_NVIDIA"}
-"""EKS's names for the image, without and with GPUs."""
+from constructs_lib.ec2.node_rules import EFFECTS
 
 
 class ManagedNodesOptions(TypedDict, total=False):
@@ -68,20 +64,13 @@ class ManagedNodes(NodeGroup):
         **props: Unpack[NodeGroupProps],
     ) -> None:
         super().__init__(scope, id, cluster=cluster, vpc=vpc, **props)
-        image = ami_type or AMI_TYPES[self.shape.gpu]
-        refuse(self.node.path, wrong_image(image, gpu=self.shape.gpu))
-        self._validate(managed=True, image=image)
+        image = self._validate_image(ami_type, managed=True)
         shape, (least, desired, most) = self.shape, self.sizes
         self.role = role or node_role(self, "Role")
         # EKS adds what a node needs to join.
-        files, user_data = self._mount_files("kubelet.service"), None
-        more = (
-            props.get("extra_user_data"),
-            props.get("environment"),
-            props.get("certificates"),
-        )
-        if shape.has_disks or shape.parallel_image_pull or files or any(more):
-            user_data = nodeadm_user_data({}, shape, files, *more)
+        needed = shape.has_disks or shape.parallel_image_pull or shape.mount_file_system
+        more = map(props.get, ("extra_user_data", "environment", "certificates"))
+        user_data = self._nodeadm_user_data({}) if needed or any(more) else None
         template = self._template(user_data=user_data)
         self.resource = eks.CfnNodegroup(
             self,
@@ -92,19 +81,13 @@ class ManagedNodes(NodeGroup):
             ami_type=image,
             version=kubernetes_version,
             release_version=release_version,
-            capacity_type="CAPACITY_BLOCK"
-            if shape.capacity_block
-            else "SPOT"
-            if shape.spot
-            else "ON_DEMAND",
+            capacity_type="CAPACITY_BLOCK" if shape.capacity_block else shape.capacity,
             # For a Capacity Block, the launch template names the type.
             instance_types=None if shape.capacity_block else list(shape.instance_types),
             labels=shape.all_labels or None,
             taints=[
                 eks.CfnNodegroup.TaintProperty(
-                    key=taint.key,
-                    value=taint.value or None,
-                    effect=EFFECTS[taint.effect],
+                    key=taint.key, value=taint.value or None, effect=EFFECTS[taint.effect]
                 )
                 for taint in shape.all_taints
             ]

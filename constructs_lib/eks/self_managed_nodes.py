@@ -9,12 +9,10 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
 from constructs import Construct
 
-from constructs_lib.ec2.machine import node_role, nodeadm_user_data
+from constructs_lib.ec2.machine import node_role
 from constructs_lib.ec2.node_group import NodeGroup, NodeGroupProps
-from constructs_lib.ec2.node_rules import IMAGE, wrong_image
+from constructs_lib.ec2.node_rules import IMAGE
 from constructs_lib.ec2.node_shape import NodeShape
-from constructs_lib.eks.managed_nodes import AMI_TYPES
-from constructs_lib.validation import refuse
 
 
 class SelfManagedNodeRole(Construct):
@@ -74,9 +72,7 @@ class SelfManagedNodes(NodeGroup):
         **props: Unpack[NodeGroupProps],
     ) -> None:
         super().__init__(scope, id, cluster=cluster, vpc=vpc, **props)
-        image = ami_type or AMI_TYPES[self.shape.gpu]
-        refuse(self.node.path, wrong_image(image, gpu=self.shape.gpu))
-        self._validate(managed=False, image=image)
+        image = self._validate_image(ami_type, managed=False)
         joining = role or SelfManagedNodeRole(self, "Joining", cluster=cluster)
         self.role = joining.role
         # AL2023_ARM_64_STANDARD is arm64/standard in Parameter Store.
@@ -88,14 +84,7 @@ class SelfManagedNodes(NodeGroup):
             # EC2 resolves the image when it launches a node: no look-up at synth, and always the
             # newest patch.
             image_id=f"resolve:ssm:{family}/recommended/image_id",
-            user_data=nodeadm_user_data(
-                _node_config(cluster, service_ipv4_cidr, self.shape),
-                self.shape,
-                self._mount_files("kubelet.service"),
-                props.get("extra_user_data"),
-                props.get("environment"),
-                props.get("certificates"),
-            ),
+            user_data=self._nodeadm_user_data(_node_config(cluster, service_ipv4_cidr, self.shape)),
         )
         self.resource = self._scaling_group(template)
         # The cluster's controllers recognize their machines by this tag, whose key contains the
@@ -109,13 +98,9 @@ class SelfManagedNodes(NodeGroup):
 
 
 def _node_config(cluster: eks.ICluster, service_ipv4_cidr: str, shape: NodeShape) -> dict[str, Any]:
-    labels = ",".join(f"{key}={value}" for key, value in sorted(shape.joining_labels.items()))
-    flags = [f"--node-labels={labels}"]
-    if shape.all_taints:
-        flags.append(
-            "--register-with-taints="
-            + ",".join(f"{t.key}={t.value}:{t.effect}" for t in shape.all_taints)
-        )
+    flags = [f"--node-labels={','.join(shape.joining_labels)}"]
+    if taints := shape.joining_taints:
+        flags.append(f"--register-with-taints={','.join(taints)}")
     joining = {
         "name": cluster.cluster_name,
         "apiServerEndpoint": cluster.cluster_endpoint,

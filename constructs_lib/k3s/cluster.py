@@ -36,7 +36,7 @@ from constructs_lib.k3s.release import IMAGE, MachineFiles, Release, boot_user_d
 from constructs_lib.k3s.state_volume import StateVolume
 from constructs_lib.rules import Violation, refuse_text
 from constructs_lib.statements import OF_MACHINES, statements
-from constructs_lib.validation import drop_token, refuse
+from constructs_lib.validation import check, drop_token, refuse
 
 API_PORT = 6443
 
@@ -108,7 +108,7 @@ def _violations(
     instance_type: str, volume_gib: int, pod_cidr: str, service_cidr: str, names: Sequence[str]
 ) -> Iterator[Violation]:
     yield from control_plane_type(drop_token(instance_type))
-    yield from STATE_GIB.violations("volume_gib", drop_token(volume_gib))
+    yield from check(volume_gib=(STATE_GIB, volume_gib))
     pods, services = drop_token(pod_cidr), drop_token(service_cidr)
     yield from refuse_public_range("pod_cidr", pods, 12, 22, "10.42.0.0/16", SHARED)
     yield from refuse_public_range("service_cidr", services, 12, 24, "10.43.0.0/16")

@@ -12,6 +12,7 @@ from constructs import Construct
 from constructs_lib.addresses import refuse_everybody
 from constructs_lib.ec2.node_rules import wrong_ports
 from constructs_lib.rules import refuse_text
+from constructs_lib.subnets import closed_group
 from constructs_lib.validation import drop_tokens, refuse
 
 API = ec2.Port.tcp(6443)
@@ -40,16 +41,8 @@ class ClusterFirewall(Construct):
         host_ports: Sequence[str] = (),
     ) -> None:
         super().__init__(scope, id)
-        self.control_plane = ec2.SecurityGroup(
-            self,
-            "ControlPlane",
-            vpc=vpc,
-            description="Control plane of the cluster",
-            allow_all_outbound=False,
-        )
-        self.nodes = ec2.SecurityGroup(
-            self, "Nodes", vpc=vpc, description="Nodes of the cluster", allow_all_outbound=False
-        )
+        self.control_plane = closed_group(self, "ControlPlane", vpc, "Control plane of the cluster")
+        self.nodes = closed_group(self, "Nodes", vpc, "Nodes of the cluster")
         refuse(
             self.node.path,
             [

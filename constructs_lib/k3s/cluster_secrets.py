@@ -11,6 +11,10 @@ from constructs import Construct
 from constructs_lib.acknowledged import acknowledge
 from constructs_lib.statements import OF_MACHINES, statements
 
+TOKEN = secretsmanager.CfnSecret.GenerateSecretStringProperty(
+    password_length=48, exclude_punctuation=True
+)
+
 
 class ClusterSecrets(Construct):
     """Tokens, CA hash and kubeconfigs of one cluster.
@@ -38,29 +42,25 @@ class ClusterSecrets(Construct):
     ) -> None:
         super().__init__(scope, id)
         self._cluster_name, self.encryption_key = cluster_name, encryption_key
-        self.server_token = self._secret(
-            "ServerToken",
-            "server-token",
-            "by which the control plane opens its state",
-            generated=True,
-        )
-        self.node_token = self._secret(
-            "NodeToken", "node-token", "by which nodes join", generated=True
-        )
-        self.ca_hash = self._secret(
-            "CaHash", "ca-hash", "of the CA, by which nodes know whom they join", generated=False
-        )
+        opens, joins = "by which the control plane opens its state", "by which nodes join"
+        self.server_token = self._secret("ServerToken", "server-token", opens, TOKEN)
+        self.node_token = self._secret("NodeToken", "node-token", joins, TOKEN)
+        whom = "of the CA, by which nodes know whom they join"
+        self.ca_hash = self._secret("CaHash", "ca-hash", whom)
         self.kubeconfigs = {
             team: self._secret(
-                f"{team.capitalize()}Kubeconfig",
-                f"kubeconfig/{team}",
-                f"of the {team}",
-                generated=False,
+                f"{team.capitalize()}Kubeconfig", f"kubeconfig/{team}", f"of the {team}"
             )
             for team in ("operator", "trainer", "reader")
         }
 
-    def _secret(self, id: str, name: str, what: str, *, generated: bool) -> str:
+    def _secret(
+        self,
+        id: str,
+        name: str,
+        what: str,
+        generated: secretsmanager.CfnSecret.GenerateSecretStringProperty | None = None,
+    ) -> str:
         # An empty secret needs the plain CloudFormation resource: the CDK's construct would
         # generate a value.
         secret = secretsmanager.CfnSecret(
@@ -69,11 +69,7 @@ class ClusterSecrets(Construct):
             name=f"{self._cluster_name}/{name}",
             description=f"{self._cluster_name}: {name.partition('/')[0]} {what}",
             kms_key_id=self.encryption_key.key_arn if self.encryption_key else None,
-            generate_secret_string=secretsmanager.CfnSecret.GenerateSecretStringProperty(
-                password_length=48, exclude_punctuation=True
-            )
-            if generated
-            else None,
+            generate_secret_string=generated,
         )
         acknowledge(
             secret,

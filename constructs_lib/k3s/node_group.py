@@ -138,7 +138,6 @@ class K3sNodeGroup(NodeGroup):
         self._validate(managed=False)
         node_role = role or TokenNodeRole(self, "Joining", cluster=cluster, release=release)
         self.role = node_role.role
-        labels = shape.joining_labels
         # The template contains the group's logical id, and the group refers to the template: the id
         # is set before both.
         logical_id = _logical_id(self)
@@ -158,10 +157,8 @@ class K3sNodeGroup(NodeGroup):
             },
             {
                 "server": cluster.server_url,
-                "node-label": [f"{key}={value}" for key, value in sorted(labels.items())],
-                "node-taint": [
-                    f"{taint.key}={taint.value}:{taint.effect}" for taint in shape.all_taints
-                ],
+                "node-label": shape.joining_labels,
+                "node-taint": shape.joining_taints,
             },
             self._mount_files("k3s-agent.service"),
             props.get("extra_user_data"),

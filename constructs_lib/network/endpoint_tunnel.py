@@ -23,11 +23,11 @@ from constructs_lib.ec2.machine import (
     replace_one_by_one,
     session_role,
 )
-from constructs_lib.rules import DOCUMENT_NAME, HOST, PORT, refuse_unlike
+from constructs_lib.rules import DOCUMENT_NAME, HOST, PORT
 from constructs_lib.statements import fill
 from constructs_lib.storage.key_policy import allow_use
-from constructs_lib.subnets import choose_subnets
-from constructs_lib.validation import drop_token, refuse
+from constructs_lib.subnets import choose_subnets, closed_group
+from constructs_lib.validation import check, refuse
 
 TAG = "paddle-aws/tunnel"
 """The machine's tag; its value is the document's name."""
@@ -77,16 +77,10 @@ class EndpointTunnel(Construct):
         encryption_key: kms.IKey | None = None,
     ) -> None:
         super().__init__(scope, id)
-        refuse(
-            self.node.path,
-            [
-                *refuse_unlike("host", drop_token(host), HOST, "db.internal"),
-                *PORT.violations("port", drop_token(port)),
-                *refuse_unlike(
-                    "document_name", drop_token(document_name), DOCUMENT_NAME, "vision-db"
-                ),
-            ],
+        violations = check(
+            host=(HOST, host), port=(PORT, port), document_name=(DOCUMENT_NAME, document_name)
         )
+        refuse(self.node.path, violations)
         document = ssm.CfnDocument(
             self,
             "Document",
@@ -100,9 +94,7 @@ class EndpointTunnel(Construct):
             ),
         )
         self.document_name = document.ref
-        group = ec2.SecurityGroup(
-            self, "SecurityGroup", vpc=vpc, description="Tunnel", allow_all_outbound=False
-        )
+        group = closed_group(self, "SecurityGroup", vpc, "Tunnel")
         group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(443), "Session Manager")
         self._connections = ec2.Connections(security_groups=[group])
         allow_use(encryption_key, "node volumes")

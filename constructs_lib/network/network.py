@@ -19,14 +19,8 @@ from constructs_lib.addresses import SHARED, refuse_public_range
 from constructs_lib.rules import Violation, duplicates, nat_count, refuse_empty, refuse_text
 from constructs_lib.rules import log_days as wrong_log_days
 from constructs_lib.storage.log_group import EndingLogGroup
-from constructs_lib.subnets import choose_subnets
-from constructs_lib.validation import (
-    drop_token,
-    drop_tokens,
-    is_token,
-    merge_options,
-    refuse,
-)
+from constructs_lib.subnets import choose_subnets, closed_group
+from constructs_lib.validation import drop_token, drop_tokens, is_token, merge_options, refuse
 
 SERVICES = subnets.SERVICES["eks"]
 """What EKS's documentation on private clusters requires, and what the EFS driver, Session Manager
@@ -66,13 +60,7 @@ class ServiceEndpoints(Construct):
         super().__init__(scope, id)
         if services is not None and not isinstance(services, Mapping):
             refuse(self.node.path, [Violation("services", services, "allowed is a mapping")])
-        group = ec2.SecurityGroup(
-            self,
-            "SecurityGroup",
-            vpc=vpc,
-            description="Endpoints of AWS services",
-            allow_all_outbound=False,
-        )
+        group = closed_group(self, "SecurityGroup", vpc, "Endpoints of AWS services")
         group.add_ingress_rule(
             ec2.Peer.ipv4(client_cidr or vpc.vpc_cidr_block),
             ec2.Port.tcp(443),

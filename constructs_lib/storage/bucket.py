@@ -35,10 +35,9 @@ from constructs_lib.storage.removal import (
     retain_if_replaced,
 )
 from constructs_lib.storage.stack_end import StackEndFunction
-from constructs_lib.validation import drop_token, merge_options, refuse
+from constructs_lib.validation import check, merge_options, refuse
 
 STATEMENTS = Path(__file__).with_name("bucket_statements.json")
-HANDLER = Path(__file__).with_name("bucket_emptier_handler.py")
 TAG = "paddle-aws/deletion-policy"
 """A bucket's tag: its DeletionPolicy in the template. CloudFormation sets tag and policy in one
 step, so no failed or rolled back update sets one without the other.
@@ -68,16 +67,8 @@ class _GoesTogether:
 class BucketEmptier(StackEndFunction):
     """A stack's only provider of this custom resource: call `empty_on_delete(bucket)`."""
 
-    def __init__(
-        self, scope: Construct, id: str, *, encryption_key: kms.IKey | None = None
-    ) -> None:
-        super().__init__(
-            scope,
-            id,
-            task="Empties this stack's buckets when it is deleted",
-            handler=HANDLER,
-            encryption_key=encryption_key,
-        )
+    task = "Empties this stack's buckets when it is deleted"
+    handler = Path(__file__).with_name("bucket_emptier_handler.py")
 
     def empty_on_delete(self, bucket: s3.Bucket) -> None:
         """Deletes all objects and versions of `bucket` just before the whole stack, and with it
@@ -183,8 +174,8 @@ class DataBucket(s3.Bucket):
         refuse(
             f"{scope.node.path}/{id}",
             [
-                *DAYS.violations("keep_old_versions_days", drop_token(keep_old_versions_days)),
-                *DAYS.violations("keep_logs_days", drop_token(keep_logs_days)),
+                *check(keep_old_versions_days=(DAYS, keep_old_versions_days)),
+                *check(keep_logs_days=(DAYS, keep_logs_days)),
                 *no_snapshot(removal_policy),
             ],
         )

@@ -17,14 +17,15 @@ from constructs import Construct, IDependable
 
 from constructs_lib.acknowledged import acknowledge
 from constructs_lib.metrics import EFS, MetricOptions, metric
-from constructs_lib.rules import FOLDER, POSIX_ID, Violation, refuse_unlike
+from constructs_lib.rules import FOLDER, POSIX_ID, Violation
 from constructs_lib.statements import statements
 from constructs_lib.storage.removal import no_snapshot, retain_if_replaced
-from constructs_lib.subnets import choose_subnets
-from constructs_lib.validation import drop_token, merge_options, refuse
+from constructs_lib.subnets import choose_subnets, closed_group
+from constructs_lib.validation import check, merge_options, refuse
 
 POLICY = Path(__file__).with_name("file_system_policy.json")
 """Who may mount. Without ClientRootAccess root is squashed, and the access point sets the user."""
+MOUNT_TARGETS = "Mount targets of the shared file system"
 
 
 @jsii.implements(ec2.IConnectable)
@@ -39,12 +40,8 @@ class MountableFileSystem(Construct):
 
     def __init__(self, scope: Construct, id: str, *, vpc: ec2.IVpc) -> None:
         super().__init__(scope, id)
-        self.client_security_group = ec2.SecurityGroup(
-            self,
-            "Clients",
-            vpc=vpc,
-            description="May mount the shared file system",
-            allow_all_outbound=False,
+        self.client_security_group = closed_group(
+            self, "Clients", vpc, "May mount the shared file system"
         )
 
     @property
@@ -80,7 +77,7 @@ class MountableFileSystem(Construct):
     def _open(
         self, file_system: efs.IFileSystem, mount_targets: IDependable, posix_id: int, path: str
     ) -> None:
-        refuse(self.node.path, POSIX_ID.violations("posix_id", drop_token(posix_id)))
+        refuse(self.node.path, check(posix_id=(POSIX_ID, posix_id)))
         self.file_system, self.mount_targets, owner = file_system, mount_targets, str(posix_id)
         self.connections.allow_default_port_from(
             self.client_security_group, "NFS from who carries the client group"
@@ -189,7 +186,7 @@ class SharedFileSystem(MountableFileSystem):
             self.node.path,
             [
                 *_throughput(throughput_mode, provisioned_throughput_per_second),
-                *refuse_unlike("path", drop_token(path), FOLDER, "/paddle"),
+                *check(path=(FOLDER, path)),
                 *no_snapshot(removal_policy),
             ],
         )
@@ -199,7 +196,7 @@ class SharedFileSystem(MountableFileSystem):
             "vpc_subnets": None
             if options.get("one_zone")
             else choose_subnets(vpc, vpc_subnets, one_per_az=True),
-            "security_group": _mount_targets_group(self, "MountTargets", vpc),
+            "security_group": closed_group(self, "MountTargets", vpc, MOUNT_TARGETS),
             "encrypted": True,
             "kms_key": encryption_key,
             "throughput_mode": throughput_mode,
@@ -261,7 +258,9 @@ class SharedFileSystem(MountableFileSystem):
         `missing_mount_targets`.
         """
         mountable = MountableFileSystem(scope, id, vpc=vpc)
-        security_group = security_group or _mount_targets_group(mountable, "MountTargetsGroup", vpc)
+        security_group = security_group or closed_group(
+            mountable, "MountTargetsGroup", vpc, MOUNT_TARGETS
+        )
         file_system = efs.FileSystem.from_file_system_attributes(
             mountable, "FileSystem", file_system_id=file_system_id, security_group=security_group
         )
@@ -301,8 +300,3 @@ def _policy_statements(scope: Construct, require_tls: bool) -> list[iam.PolicySt
     if not require_tls:
         return statements(POLICY, "plain mounts")
     return [*statements(POLICY, "mounts", **arn_parts), *statements(POLICY, "tls")]
-
-
-def _mount_targets_group(scope: Construct, id: str, vpc: ec2.IVpc) -> ec2.SecurityGroup:
-    description_ = "Mount targets of the shared file system"
-    return ec2.SecurityGroup(scope, id, vpc=vpc, description=description_, allow_all_outbound=False)

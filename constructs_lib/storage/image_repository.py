@@ -10,9 +10,9 @@ from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from constructs_lib.rules import IMAGES, TAG_PATTERN, refuse_text, refuse_unlike
+from constructs_lib.rules import IMAGES, TAG_PATTERN
 from constructs_lib.storage.removal import no_snapshot, retain_if_replaced
-from constructs_lib.validation import drop_token, drop_tokens, merge_options, refuse
+from constructs_lib.validation import check, check_list, merge_options, refuse
 
 UNREACHED = 100_000
 """More images than a repository holds (ECR's quota)."""
@@ -60,13 +60,8 @@ class ImageRepository(ecr.Repository):
         refuse(
             f"{scope.node.path}/{id}",
             [
-                *IMAGES.violations("keep_images", drop_token(keep_images)),
-                *refuse_text("keep_tags", keep_tags, "used-*"),
-                *(
-                    fault
-                    for pattern in drop_tokens(keep_tags)
-                    for fault in refuse_unlike("keep_tags", pattern, TAG_PATTERN, "used-*")
-                ),
+                *check(keep_images=(IMAGES, keep_images)),
+                *check_list("keep_tags", TAG_PATTERN, keep_tags),
                 *no_snapshot(removal_policy),
             ],
         )

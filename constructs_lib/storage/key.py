@@ -13,14 +13,18 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from constructs_lib.acknowledged import acknowledge
+from constructs_lib.acknowledged import EVERY_RESOURCE, acknowledge
 from constructs_lib.statements import statements
 from constructs_lib.storage.removal import DeletionPolicy, retain_if_replaced
 from constructs_lib.storage.stack_end import StackEndFunction
 from constructs_lib.validation import merge_options
 
-HANDLER = Path(__file__).with_name("unused_key_handler.py")
 STATEMENTS = Path(__file__).with_name("unused_key_statements.json")
+
+
+class _KeyEnd(StackEndFunction):
+    task = "Schedules the deletion of an unused key when its stack is deleted"
+    handler = Path(__file__).with_name("unused_key_handler.py")
 
 
 class KeyOptions(TypedDict, total=False):
@@ -75,19 +79,13 @@ class EncryptionKey(kms.Key):
             self._end_when_unused(options.get("pending_window", Duration.days(30)))
 
     def _end_when_unused(self, pending_window: Duration) -> None:
-        function = StackEndFunction(
-            self,
-            "Ending",
-            task="Schedules the deletion of an unused key when its stack is deleted",
-            handler=HANDLER,
-            encryption_key=self,
-        )
+        function = _KeyEnd(self, "Ending", encryption_key=self)
         function.policy.add_statements(*statements(STATEMENTS, "unused", key=self.key_arn))
         acknowledge(
             function.policy,
             "what the key encrypts may be anything of these kinds in the region; nothing is read "
             "but names and keys",
-            "AwsSolutions-IAM5[Resource::*]",
+            EVERY_RESOURCE,
         )
         resource = self.node.default_child
         assert isinstance(resource, CfnResource)

@@ -10,7 +10,7 @@ from constructs import Construct
 
 from constructs_lib.rules import log_days
 from constructs_lib.storage.key_policy import allow_use
-from constructs_lib.validation import drop_token, refuse
+from constructs_lib.validation import check, refuse
 
 
 class LogGroupOptions(TypedDict, total=False):
@@ -51,7 +51,7 @@ class EndingLogGroup(logs.LogGroup):
         encryption_key: kms.IKey | None = None,
         **options: Unpack[LogGroupOptions],
     ) -> None:
-        refuse(f"{scope.node.path}/{id}", log_days("days", drop_token(days)))
+        refuse(f"{scope.node.path}/{id}", check(days=(log_days, days)))
         allow_use(encryption_key, "log groups")
         options.setdefault("removal_policy", RemovalPolicy.DESTROY)
         super().__init__(

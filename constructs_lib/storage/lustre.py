@@ -27,12 +27,11 @@ from constructs_lib.rules import (
     Violation,
     lustre_capacity,
     lustre_throughput,
-    refuse_unlike,
 )
 from constructs_lib.storage.key_policy import allow_use
 from constructs_lib.storage.removal import retain_if_replaced
-from constructs_lib.subnets import choose_subnets
-from constructs_lib.validation import drop_token, refuse
+from constructs_lib.subnets import choose_subnets, closed_group
+from constructs_lib.validation import check, refuse
 
 PORTS = (ec2.Port.tcp(988), ec2.Port.tcp_range(1018, 1023))
 PREPARE = Path(__file__).with_name("prepare-lustre.sh")
@@ -104,29 +103,19 @@ class LustreFileSystem(Construct):
         **options: Unpack[LustreOptions],
     ) -> None:
         super().__init__(scope, id)
-        refuse(
-            self.node.path,
-            [
-                *lustre_capacity("storage_capacity_gib", drop_token(storage_capacity_gib)),
-                *lustre_throughput(
-                    "per_unit_storage_throughput", drop_token(per_unit_storage_throughput)
-                ),
-                *BACKUP_DAYS.violations("backup_days", drop_token(backup_days)),
-                *POSIX_ID.violations("posix_id", drop_token(posix_id)),
-            ],
+        violations = check(
+            storage_capacity_gib=(lustre_capacity, storage_capacity_gib),
+            per_unit_storage_throughput=(lustre_throughput, per_unit_storage_throughput),
+            backup_days=(BACKUP_DAYS, backup_days),
+            posix_id=(POSIX_ID, posix_id),
         )
+        refuse(self.node.path, violations)
         self.storage_capacity_gib = storage_capacity_gib
         self._posix_id, self._backup_days = posix_id, backup_days
-        self.client_security_group = ec2.SecurityGroup(
-            self,
-            "Clients",
-            vpc=vpc,
-            description="May mount the Lustre file system",
-            allow_all_outbound=False,
+        self.client_security_group = closed_group(
+            self, "Clients", vpc, "May mount the Lustre file system"
         )
-        servers = ec2.SecurityGroup(
-            self, "Servers", vpc=vpc, description="Lustre file servers", allow_all_outbound=False
-        )
+        servers = closed_group(self, "Servers", vpc, "Lustre file servers")
         self._connections = ec2.Connections(security_groups=[servers])
         for port in PORTS:
             servers.connections.allow_internally(port, "Lustre between the servers")
@@ -233,17 +222,11 @@ class LustreFileSystem(Construct):
             bucket_key: KMS key of the bucket, if it has one; an imported key's policy must let
                 FSx's role for S3 use it.
         """
-        backed_up = "FSx makes no backups of a file system that is linked to a bucket: make it 0"
-        refuse(
-            self.node.path,
-            [
-                *refuse_unlike("folder", drop_token(folder), LUSTRE_FOLDER, "/bucket"),
-                *(
-                    [Violation("backup_days", self._backup_days, backed_up)]
-                    * bool(self._backup_days)
-                ),
-            ],
-        )
+        violations = [*check(folder=(LUSTRE_FOLDER, folder))]
+        if self._backup_days:
+            why = "FSx makes no backups of a file system that is linked to a bucket: make it 0"
+            violations.append(Violation("backup_days", self._backup_days, why))
+        refuse(self.node.path, violations)
         allow_use(bucket_key, "data repositories")
         kind = fsx.CfnDataRepositoryAssociation
         return kind(

@@ -19,12 +19,9 @@ STATEMENTS = Path(__file__).with_name("stack_end_statements.json")
 
 
 class StackFunction(Construct):
-    """A function, its role and its log group.
+    """A function, its role and its log group; a subclass says what it does.
 
     Args:
-        task: what it does, in a few words, for descriptions.
-        handler: file with a function `handler`, at most 4,096 characters, which needs botocore
-            alone.
         encryption_key: KMS key of its log group; None: AWS's own.
 
     Attributes:
@@ -32,36 +29,37 @@ class StackFunction(Construct):
         function: the function.
     """
 
+    task: str
+    """What it does, in a few words, for descriptions."""
+    handler: Path
+    """File with a function `handler`, at most 4,096 characters, which needs botocore alone."""
     caller = "CloudFormation alone calls it, waits for its answer and says why it failed"
     """Who calls the function and who notices its failures: why it has no tracing or VPC."""
 
     def __init__(
-        self,
-        scope: Construct,
-        id: str,
-        *,
-        task: str,
-        handler: Path,
-        encryption_key: kms.IKey | None = None,
+        self, scope: Construct, id: str, *, encryption_key: kms.IKey | None = None
     ) -> None:
         super().__init__(scope, id)
         log_group = EndingLogGroup(self, "Logs", days=30, encryption_key=encryption_key)
         role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
         # A managed policy: inline ones cannot be reviewed or reused on their own.
-        self.policy = iam.ManagedPolicy(self, "Policy", roles=[role], description=task)
-        self.policy.add_statements(
-            *statements(STATEMENTS, "every", logs=log_group.log_group_arn),
+        self.policy = iam.ManagedPolicy(
+            self,
+            "Policy",
+            roles=[role],
+            description=self.task,
+            statements=statements(STATEMENTS, "every", logs=log_group.log_group_arn),
         )
         # The L1 resource: the L2 construct loads five more services' modules, a tenth of the time
         # of a whole synth.
         self.function = lambda_.CfnFunction(
             self,
             "Function",
-            description=task,
+            description=self.task,
             runtime="python3.14",
             handler="index.handler",
             # Inline: nothing to upload, so that an app on EKS has no asset.
-            code=lambda_.CfnFunction.CodeProperty(zip_file=handler.read_text(encoding="utf-8")),
+            code=lambda_.CfnFunction.CodeProperty(zip_file=self.handler.read_text("utf-8")),
             timeout=15 * 60,
             memory_size=256,
             role=role.role_arn,
@@ -81,25 +79,13 @@ class StackFunction(Construct):
 
 class StackEndFunction(StackFunction):
     """A function that CloudFormation calls when a stack is deleted. It may ask for its stack's
-    state.
-
-    Args:
-        task: what it does, in a few words, for descriptions.
-        handler: file with a function `handler`, at most 4,096 characters, which needs botocore
-            alone. It must answer CloudFormation in every case.
-        encryption_key: KMS key of its log group; None: AWS's own.
+    state, and must answer CloudFormation in every case.
     """
 
     def __init__(
-        self,
-        scope: Construct,
-        id: str,
-        *,
-        task: str,
-        handler: Path,
-        encryption_key: kms.IKey | None = None,
+        self, scope: Construct, id: str, *, encryption_key: kms.IKey | None = None
     ) -> None:
-        super().__init__(scope, id, task=task, handler=handler, encryption_key=encryption_key)
+        super().__init__(scope, id, encryption_key=encryption_key)
         self.policy.add_statements(
             *statements(STATEMENTS, "ending", stack=Stack.of(self).stack_id),
         )

@@ -21,7 +21,6 @@ from constructs_lib.storage.key_policy import allow_use
 from constructs_lib.storage.stack_end import StackFunction
 from constructs_lib.storage.stack_policy import KEPT
 
-HANDLER = Path(__file__).with_name("stack_protection_handler.py")
 STATEMENTS = Path(__file__).with_name("stack_protection_statements.json")
 TOPIC = Path(__file__).parent.parent / "watch" / "topic_policy.json"
 DEPLOYED = [
@@ -52,6 +51,8 @@ class StackProtection(StackFunction):
             unless it is imported: its policy may not let CloudWatch publish.
     """
 
+    task = "Protects what holds data when a stack is deployed"
+    handler = Path(__file__).with_name("stack_protection_handler.py")
     caller = "EventBridge alone calls it, Lambda tries again, and an alarm tells of failures"
 
     def __init__(
@@ -63,16 +64,10 @@ class StackProtection(StackFunction):
         emails: Sequence[str] = (),
         encryption_key: kms.IKey | None = None,
     ) -> None:
-        super().__init__(
-            scope,
-            id,
-            task="Protects what holds data when a stack is deployed",
-            handler=HANDLER,
-            encryption_key=encryption_key,
-        )
+        super().__init__(scope, id, encryption_key=encryption_key)
         # Not in the event: who may invoke the function could lift a policy with one of their own.
         self.function.code = lambda_.CfnFunction.CodeProperty(
-            zip_file=f"{HANDLER.read_text(encoding='utf-8')}\n\nPOLICY = {KEPT!r}\n"
+            zip_file=f"{self.handler.read_text('utf-8')}\n\nPOLICY = {KEPT!r}\n"
         )
         stack = Stack.of(self)
         arns = [

@@ -14,11 +14,12 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
+from constructs_lib.metrics import AUTO_SCALING, CONTAINER_INSIGHTS, EFS, metric
 from constructs_lib.rules import USD, Violation, addresses, refuse_text
 from constructs_lib.statements import statements
 from constructs_lib.storage.key_policy import allow_use
 from constructs_lib.storage.lustre import LustreFileSystem
-from constructs_lib.validation import drop_token, drop_tokens, is_token, refuse
+from constructs_lib.validation import check, drop_token, drop_tokens, is_token, refuse
 
 POLICY = Path(__file__).with_name("topic_policy.json")
 TIB = 2**40
@@ -97,10 +98,9 @@ class ClusterDashboard(Construct):
             rows += self._lustre(lustre)
         if container_insights:
             dimensions = {"ClusterName": cluster_name}
-            nodes = self._metric("ContainerInsights", "cluster_node_count", dimensions, "Minimum")
-            failed = self._metric(
-                "ContainerInsights", "cluster_failed_node_count", dimensions, "Maximum"
-            )
+            count, failures = "cluster_node_count", "cluster_failed_node_count"
+            nodes = metric(CONTAINER_INSIGHTS, count, dimensions, statistic="Minimum")
+            failed = metric(CONTAINER_INSIGHTS, failures, dimensions, statistic="Maximum")
             if min_nodes:
                 meaning = (
                     f"fewer nodes than the {min_nodes} of cluster.yaml, or CloudWatch's agent "
@@ -111,11 +111,9 @@ class ClusterDashboard(Construct):
             rows.append(("Nodes: all, failed", [nodes, failed]))
         for number, (group, desired) in enumerate((scaling_groups or {}).items()):
             dimensions = {"AutoScalingGroupName": group}
-            in_service = self._metric(
-                "AWS/AutoScaling", "GroupInServiceInstances", dimensions, "Maximum"
-            )
-            desired_capacity = self._metric(
-                "AWS/AutoScaling", "GroupDesiredCapacity", dimensions, "Maximum"
+            in_service, desired_capacity = (
+                metric(AUTO_SCALING, name, dimensions, statistic="Maximum")
+                for name in ("GroupInServiceInstances", "GroupDesiredCapacity")
             )
             if desired:
                 meaning = f"{group} runs fewer machines than the {desired} of cluster.yaml"
@@ -134,32 +132,24 @@ class ClusterDashboard(Construct):
 
     def _file_system(self, file_system_id: str, bursting: bool) -> list[Row]:
         efs = {"FileSystemId": file_system_id}
-        io_limit = self._metric("AWS/EFS", "PercentIOLimit", efs, "Maximum")
-        self._alarm(
-            "FileSystemBusy",
-            io_limit,
-            95,
-            "at its I/O limit for a quarter of an hour: jobs wait for the disk",
-        )
+        io_limit = metric(EFS, "PercentIOLimit", efs, statistic="Maximum")
+        busy = "at its I/O limit for a quarter of an hour: jobs wait for the disk"
+        self._alarm("FileSystemBusy", io_limit, 95, busy)
         throughput = cloudwatch.MathExpression(
             expression="bytes / PERIOD(bytes) / 1048576",
             label="MiB/s",
-            using_metrics={"bytes": self._metric("AWS/EFS", "TotalIOBytes", efs, "Sum")},
+            using_metrics={"bytes": metric(EFS, "TotalIOBytes", efs, statistic="Sum")},
         )
+        clients = metric(EFS, "ClientConnections", efs, statistic="Sum")
         rows: list[Row] = [
             ("File system: MiB/s", [throughput]),
             ("File system: % of its I/O limit", [io_limit]),
-            ("File system: clients", [self._metric("AWS/EFS", "ClientConnections", efs, "Sum")]),
+            ("File system: clients", [clients]),
         ]
         if bursting:
-            credits = self._metric("AWS/EFS", "BurstCreditBalance", efs, "Minimum")
-            self._alarm(
-                "BurstCredits",
-                credits,
-                0.2 * TIB,
-                "burst credits run out: soon it is slow",
-                below=True,
-            )
+            credits = metric(EFS, "BurstCreditBalance", efs, statistic="Minimum")
+            slow = "burst credits run out: soon it is slow"
+            self._alarm("BurstCredits", credits, 0.2 * TIB, slow, below=True)
             rows.append(("File system: burst credits", [credits]))
         return rows
 
@@ -168,13 +158,8 @@ class ClusterDashboard(Construct):
         free = files.metric_free_bytes(period=Duration.minutes(1))
         # A threshold cannot be computed from a size that only the deploy knows.
         if (gib := drop_token(files.storage_capacity_gib)) is not None:
-            self._alarm(
-                "FileSystemFull",
-                free,
-                gib * 2**30 / 10,
-                "less than a tenth of it is free: grow it, or remove old jobs' folders",
-                below=True,
-            )
+            full = "less than a tenth of it is free: grow it, or remove old jobs' folders"
+            self._alarm("FileSystemFull", free, gib * 2**30 / 10, full, below=True)
         moved = cloudwatch.MathExpression(
             expression="(read + written) / PERIOD(read) / 1048576",
             label="MiB/s",
@@ -191,21 +176,10 @@ class ClusterDashboard(Construct):
         )
         return [("File system: MiB/s", [moved]), ("File system: GiB free", [left])]
 
-    def _metric(
-        self, namespace: str, name: str, dimensions: dict[str, str], statistic: str
-    ) -> cloudwatch.Metric:
-        return cloudwatch.Metric(
-            namespace=namespace,
-            metric_name=name,
-            dimensions_map=dimensions,
-            statistic=statistic,
-            period=Duration.minutes(5),
-        )
-
     def _alarm(
         self,
         id: str,
-        metric: cloudwatch.Metric,
+        watched: cloudwatch.Metric,
         threshold: float,
         meaning: str,
         *,
@@ -216,14 +190,13 @@ class ClusterDashboard(Construct):
         fires if there are no values.
         """
         operator, missing = cloudwatch.ComparisonOperator, cloudwatch.TreatMissingData
+        beyond = operator.LESS_THAN_THRESHOLD if below else operator.GREATER_THAN_THRESHOLD
         alarm = cloudwatch.Alarm(
             self,
             id,
-            metric=metric,
+            metric=watched,
             threshold=threshold,
-            comparison_operator=operator.LESS_THAN_THRESHOLD
-            if below
-            else operator.GREATER_THAN_THRESHOLD,
+            comparison_operator=beyond,
             evaluation_periods=3,
             treat_missing_data=missing.BREACHING if silent else missing.NOT_BREACHING,
             alarm_description=meaning,
@@ -269,10 +242,8 @@ class MonthlyBudget(Construct):
         budget_name: str | None = None,
     ) -> None:
         super().__init__(scope, id)
-        refuse(
-            self.node.path,
-            [*USD.violations("usd", drop_token(usd)), *_wrong_emails(emails)],
-        )
+        violations = [*check(usd=(USD, usd)), *_wrong_emails(emails)]
+        refuse(self.node.path, violations)
         key, value = tag
         subscribers = [
             budgets.CfnBudget.SubscriberProperty(subscription_type="EMAIL", address=email)

@@ -215,7 +215,7 @@ class ControlPlane(Settings):
     """SSH, beside Session Manager; unset: none."""
 
     def _faults(self) -> Iterator[Fault]:
-        if not re.search(KUBERNETES_VERSION, self.version):
+        if not re.search(KUBERNETES_VERSION.pattern, self.version):
             yield Refused("version", self.version, 'allowed is a Kubernetes version such as "1.36"')
         elif self.kind == "eks" and minor(self.version) < minor(KUBERNETES_VERSIONS[0]):
             yield Refused(

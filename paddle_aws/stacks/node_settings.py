@@ -40,8 +40,8 @@ def most_vcpus(instance_type: str) -> int | None:
     return None if size is None else 2 if size[1] else 4 * int(size[2] or 1)
 
 
-LabelName = Annotated[str, Field(pattern=LABEL_NAME, examples=["example.com/team"])]
-LabelValue = Annotated[str, Field(pattern=LABEL_VALUE, examples=["vision"])]
+LabelName = Annotated[str, Field(pattern=LABEL_NAME.pattern, examples=[LABEL_NAME.example])]
+LabelValue = Annotated[str, Field(pattern=LABEL_VALUE.pattern, examples=[LABEL_VALUE.example])]
 
 
 class Taint(Settings):
@@ -111,7 +111,7 @@ class NodeGroup(Settings):
     efa: Annotated[bool, EKS] = False
     """An Elastic Fabric Adapter on each network card that takes one."""
     capacity_reservation: str | None = Field(
-        default=None, pattern=RESERVATION, examples=["cr-0123456789abcdef0"]
+        default=None, pattern=RESERVATION.pattern, examples=[RESERVATION.example]
     )
     """Take the nodes from this reservation, an On-Demand one or a Capacity Block."""
     capacity_block: Annotated[bool, EKS] = False
@@ -121,7 +121,7 @@ class NodeGroup(Settings):
     mount_file_system: Annotated[str | None, apply_rule(system_folder), MOUNTED] = Field(
         default=None,
         max_length=64,
-        pattern=MOUNT_FOLDER,
+        pattern=MOUNT_FOLDER.pattern,
         examples=["/home/admin/efs"],
     )
     """Folder where each node mounts the file system, over TLS, before it takes pods: for jobs with

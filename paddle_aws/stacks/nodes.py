@@ -10,9 +10,10 @@ from aws_cdk import aws_eks_v2 as eks
 from constructs_lib.acknowledged import acknowledge
 from constructs_lib.ec2.machine import node_role
 from constructs_lib.ec2.node_group import NodeGroupProps
+from constructs_lib.ec2.node_rules import AMI_TYPES
 from constructs_lib.eks.addon import ClusterAddon, ContainerLogs, EfsDriver, FsxDriver
 from constructs_lib.eks.auto_mode import AutoModeNodes
-from constructs_lib.eks.managed_nodes import AMI_TYPES, ManagedNodes
+from constructs_lib.eks.managed_nodes import ManagedNodes
 from constructs_lib.eks.self_managed_nodes import SelfManagedNodeRole, SelfManagedNodes
 from constructs_lib.storage.file_system import MountableFileSystem
 from constructs_lib.storage.lustre import LustreFileSystem

@@ -132,7 +132,10 @@ class FileSystem(Settings):
     other zones costs money.
     """
     bucket_folder: Annotated[str | None, LUSTRE] = Field(
-        default=None, max_length=255, pattern=LUSTRE_FOLDER, examples=["/bucket"]
+        default=None,
+        max_length=255,
+        pattern=LUSTRE_FOLDER.pattern,
+        examples=[LUSTRE_FOLDER.example],
     )
     """A folder that shows the bucket's objects as files and reads them at first use; the
     bucket does not change. FSx then makes no backups.
