@@ -13,7 +13,7 @@ import math
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -41,33 +41,35 @@ ENTRIES = 10_000
 OPEN_METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
-Labels = tuple[tuple[str, str], ...]
+FAMILIES = {
+    "paddle_attempt": "Number of the attempt that runs or ran last.",
+    "paddle_attempt_running": "1 while an attempt runs in this pod.",
+    "paddle_step": "The newest step that a rank reported.",
+    "paddle_pass": "The pass that a rank is in.",
+    "paddle_step_metric": "A metric of the newest steps, such as loss.",
+    "paddle_steps_per_second": "Steps a second over about the last minute.",
+    "paddle_records_per_second": "Records a second of this rank's shard.",
+    "paddle_run_seconds": "Where the run's time went, as the mean over its pods.",
+    "paddle_goodput_ratio": "Share of the run's time that trained and was kept.",
+    "paddle_slow_trainer_ratio": "How many times the median a slow rank's step takes.",
+}
+"""The metrics and what they mean. All are gauges: most may fall again when an attempt ends."""
+Sample = tuple[str, float, Mapping[str, str]]
+"""A metric's name, its value and its labels."""
 
 
-@dataclass
-class Family:
-    """Samples of one metric, all gauges: most may fall again when an attempt ends."""
-
-    name: str
-    help: str
-    samples: list[tuple[Labels, float]] = field(default_factory=list)
-
-    def add(self, value: float, **labels: str) -> None:
-        """Adds a sample."""
-        self.samples.append((tuple(labels.items()), value))
-
-
-def exposition(families: Iterable[Family], **common: str) -> str:
-    """Returns the families as OpenMetrics text, each sample with the labels `common`."""
-    lines = []
-    for family in families:
-        if not family.samples:
-            continue
-        lines += [f"# TYPE {family.name} gauge", f"# HELP {family.name} {family.help}"]
-        for labels, value in family.samples:
-            text = ",".join(f'{name}="{_escape(v)}"' for name, v in (*common.items(), *labels))
-            lines.append(f"{family.name}{{{text}}} {value!r}")
-    return "\n".join([*lines, "# EOF\n"])
+def exposition(samples: Iterable[Sample], **common: str) -> str:
+    """Returns the samples as OpenMetrics text, each with the labels `common`, too."""
+    lines: dict[str, list[str]] = {name: [] for name in FAMILIES}
+    for name, value, labels in samples:
+        text = ",".join(f'{label}="{_escape(v)}"' for label, v in {**common, **labels}.items())
+        lines[name].append(f"{name}{{{text}}} {value!r}")
+    families = [
+        "\n".join([f"# TYPE {name} gauge", f"# HELP {name} {FAMILIES[name]}", *of])
+        for name, of in lines.items()
+        if of
+    ]
+    return "\n".join([*families, "# EOF\n"])
 
 
 def _escape(value: str) -> str:
@@ -135,41 +137,28 @@ class Pod:
     """How many times the median a step takes, by the rank of each slow trainer."""
 
 
-def families(pod: Pod, progress: Iterable[Progress]) -> list[Family]:
-    """Returns a pod's metrics."""
-    attempt = Family("paddle_attempt", "Number of the attempt that runs or ran last.")
-    running = Family("paddle_attempt_running", "1 while an attempt runs in this pod.")
-    step = Family("paddle_step", "The newest step that a rank reported.")
-    number = Family("paddle_pass", "The pass that a rank is in.")
-    metric = Family("paddle_step_metric", "A metric of the newest steps, such as loss.")
-    speed = Family("paddle_steps_per_second", "Steps a second over about the last minute.")
-    records = Family("paddle_records_per_second", "Records a second of this rank's shard.")
-    seconds = Family("paddle_run_seconds", "Where the run's time went, as the mean over its pods.")
-    goodput = Family("paddle_goodput_ratio", "Share of the run's time that trained and was kept.")
-    slow = Family(
-        "paddle_slow_trainer_ratio", "How many times the median a slow rank's step takes."
-    )
-    attempt.add(pod.attempt)
-    running.add(float(pod.running))
+def samples(pod: Pod, progress: Iterable[Progress]) -> Iterator[Sample]:
+    """Yields a pod's metrics."""
+    yield "paddle_attempt", pod.attempt, {}
+    yield "paddle_attempt_running", float(pod.running), {}
     for rank in progress if pod.running else ():
-        step.add(rank.step, rank=rank.rank)
-        for name, value in rank.metrics.items():
-            metric.add(value, rank=rank.rank, name=name)
-        optional = (
-            (number, rank.pass_number),
-            (speed, rank.steps_a_second),
-            (records, rank.records_a_second),
-        )
-        for family, amount in optional:
-            if amount is not None:
-                family.add(amount, rank=rank.rank)
+        of = {"rank": rank.rank}
+        yield "paddle_step", rank.step, of
+        for metric, value in rank.metrics.items():
+            yield "paddle_step_metric", value, {**of, "name": metric}
+        for name, number in (
+            ("paddle_pass", rank.pass_number),
+            ("paddle_steps_per_second", rank.steps_a_second),
+            ("paddle_records_per_second", rank.records_a_second),
+        ):
+            if number is not None:
+                yield name, number, of
     for part, spent in pod.seconds.items():
-        seconds.add(round(spent, 3), part=part)
+        yield "paddle_run_seconds", round(spent, 3), {"part": part}
     if (whole := sum(pod.seconds.values())) > 0:
-        goodput.add(round(pod.seconds.get("training", 0.0) / whole, 6))
-    for rank_number, times in pod.slow.items():
-        slow.add(round(times, 3), rank=str(rank_number))
-    return [attempt, running, step, number, metric, speed, records, seconds, goodput, slow]
+        yield "paddle_goodput_ratio", round(pod.seconds.get("training", 0.0) / whole, 6), {}
+    for slow, times in pod.slow.items():
+        yield "paddle_slow_trainer_ratio", round(times, 3), {"rank": str(slow)}
 
 
 class Exporter:
@@ -261,7 +250,7 @@ class Exporter:
         if self._read is not None:
             # A volume that hangs holds up one thread, and no answer.
             await asyncio.wait({self._read}, timeout=WAIT)
-        self._text = exposition(families(pod, self._progress), training_job=pod.job).encode(
+        self._text = exposition(samples(pod, self._progress), training_job=pod.job).encode(
             errors="replace"
         )
         self._made = time.monotonic()
