@@ -24,6 +24,8 @@ class Entry(NamedTuple):
     started: int
     """In clock ticks since the machine started."""
     state: str
+    status: int
+    """As waitpid(2) tells it, once the process has ended."""
 
 
 def read_entry(pid: int) -> Entry | None:
@@ -33,7 +35,7 @@ def read_entry(pid: int) -> Entry | None:
         words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
-    return Entry(pid, int(words[1]), int(words[19]), words[0])
+    return Entry(pid, int(words[1]), int(words[19]), words[0], int(words[49]))
 
 
 def descendants(ancestor: int, but: Collection[int] = ()) -> list[Entry]:
@@ -67,9 +69,18 @@ def find_ancestors(pid: int, ancestor: int) -> tuple[int, ...]:
 
 
 def read_list(pid: int, name: str) -> list[str]:
-    """Returns a file of /proc that is a list: `cmdline` or `environ`. Raises OSError."""
-    content = Path(f"/proc/{pid}/{name}").read_bytes().decode(errors="replace")
-    return content.rstrip("\0").split("\0")
+    """Returns a file of /proc that is a list: `cmdline` or `environ`; one empty text: nobody may
+    know, or the process is gone.
+    """
+    content = b""
+    with contextlib.suppress(OSError):
+        content = Path(f"/proc/{pid}/{name}").read_bytes()
+    return content.decode(errors="replace").rstrip("\0").split("\0")
+
+
+def read_variables(pid: int) -> dict[str, str]:
+    """Returns the environment that a process was started with, as far as it is known."""
+    return dict(text.partition("=")[::2] for text in read_list(pid, "environ"))
 
 
 def read_link(pid: int, name: str) -> str:
@@ -105,11 +116,10 @@ class Watch:
         """Returns the exit code of the process, which has ended: 128 + the signal's number if
         a signal ended it; None: this kernel does not tell.
         """
-        with contextlib.suppress(OSError):
-            # A zombie shows it until it is reaped, the pidfd afterwards.
-            stat = Path(f"/proc/{self._entry.pid}/stat").read_text().rpartition(")")[2].split()
-            if int(stat[19]) == self._entry.started:
-                return as_code(int(stat[49])) if stat[0] in "ZX" else None
+        # A zombie shows it until it is reaped, the pidfd afterwards.
+        now = read_entry(self._entry.pid)
+        if now is not None and now.started == self._entry.started:
+            return as_code(now.status) if now.state in "ZX" else None
         if self._fd is None:
             return None
         info = bytearray(struct.pack("Q56x", _INFO_EXIT))

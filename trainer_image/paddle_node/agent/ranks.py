@@ -539,11 +539,8 @@ class Ranks:
                 return earlier
             if earlier.code is None and earlier in self.all:
                 self.all.remove(earlier)  # It has become another program.
-        words, environ = [""], [""]
-        with contextlib.suppress(OSError):
-            words = process_table.read_list(entry.pid, "cmdline")
-            environ = process_table.read_list(entry.pid, "environ")
-        variables = dict(text.partition("=")[::2] for text in environ)
+        words = process_table.read_list(entry.pid, "cmdline")
+        variables = process_table.read_variables(entry.pid)
         line = process_table.find_ancestors(entry.pid, os.getpid())
         above = tuple(python for pid in line if (python := self._seen.get(pid)) is not None)
         folders = (process_table.read_link(entry.pid, "cwd"), variables.get("PYTHONPATH", ""))
@@ -628,12 +625,10 @@ class Ranks:
                 python.listens = python.listens or entry.pid in sockets.listening
         may_start = {entry.pid for entry, file in found if PurePosixPath(file).name in MAY_START}
         for entry, _ in self._others:
-            if entry.parent in may_start and entry.pid not in may_start:
-                with contextlib.suppress(OSError):
-                    words = " ".join(process_table.read_list(entry.pid, "cmdline"))
-                    if words:
-                        started = self._started.setdefault((entry.parent, words), set())
-                        started.add((entry.pid, entry.started))
+            words = " ".join(process_table.read_list(entry.pid, "cmdline"))
+            if words and entry.parent in may_start and entry.pid not in may_start:
+                started = self._started.setdefault((entry.parent, words), set())
+                started.add((entry.pid, entry.started))
         for python in self.all:
             self._refresh(python)
         return [entry for entry, _ in found]
@@ -667,32 +662,22 @@ class Ranks:
     @staticmethod
     def _is_starting(entry: Entry) -> bool:
         """Whether a Python will still connect, or is gone."""
-        words = [""]
-        with contextlib.suppress(OSError):
-            words = process_table.read_list(entry.pid, "cmdline")
+        words = process_table.read_list(entry.pid, "cmdline")
         if words == [""]:
             return True
-        if _age(entry) > STARTING:
+        variables = process_table.read_variables(entry.pid)
+        path = variables.get("PYTHONPATH", "").split(":")
+        if _age(entry) > STARTING or HOOK not in path or Variable.WITNESS not in variables:
             return False
-        with contextlib.suppress(OSError):
-            variables = dict(
-                text.partition("=")[::2] for text in process_table.read_list(entry.pid, "environ")
-            )
-            path = variables.get("PYTHONPATH", "").split(":")
-            flags = "".join(
-                word.partition("c")[0]
-                for word in command_line.split_python(["python", *words[1:]])[0][1:]
-                if word[:1] == "-" and word[:2] not in ("--", "-W", "-X")
-            )
-            folder = process_table.read_link(entry.pid, "cwd")
-            before = path[: path.index(HOOK)] if HOOK in path else []
-            return (
-                HOOK in path
-                and Variable.WITNESS in variables
-                and not set(flags) & set("IES")
-                and not any(Path(folder, base, "sitecustomize.py").is_file() for base in before)
-            )
-        return False
+        flags = "".join(
+            word.partition("c")[0]
+            for word in command_line.split_python(["python", *words[1:]])[0][1:]
+            if word[:1] == "-" and word[:2] not in ("--", "-W", "-X")
+        )
+        folder = process_table.read_link(entry.pid, "cwd")
+        return not set(flags) & set("IES") and not any(
+            Path(folder, base, "sitecustomize.py").is_file() for base in path[: path.index(HOOK)]
+        )
 
 
 def _has_imported(pid: int) -> bool:

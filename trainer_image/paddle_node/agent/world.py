@@ -58,21 +58,20 @@ def find_other(
     sizes |= {process.environ.get(name, "") for process in processes for name in SIZES}
     siblings: dict[tuple[int, str], set[str]] = {}
     for pid, parent, *_ in entries:
-        with contextlib.suppress(OSError):
-            line = " ".join(words := read_list(pid, "cmdline"))[:_LONGEST]
-            who = f"process {pid} of the command ({line})"
-            if flag := _rendezvous_flag(words, pod.trainers):
-                return describe(pod, 0, f"{who} has {flag}")
-            for text in read_list(pid, "environ"):
-                name, _, value = text.partition("=")
-                if name in SIZES and value.isdecimal() and value not in sizes:
-                    return describe(pod, int(value), f"{who} has {text}")
-                if name in RANKS and value.isdecimal():
-                    ranks = siblings.setdefault((parent, name), set())
-                    ranks.add(value)
-                    if len(ranks) > pod.command.processes:
-                        beside = f"{who} has {text}, beside {name}={min(ranks - {value})}"
-                        return describe(pod, 0, beside)
+        line = " ".join(words := read_list(pid, "cmdline"))[:_LONGEST]
+        who = f"process {pid} of the command ({line})"
+        if flag := _rendezvous_flag(words, pod.trainers):
+            return describe(pod, 0, f"{who} has {flag}")
+        for text in read_list(pid, "environ"):
+            name, _, value = text.partition("=")
+            if name in SIZES and value.isdecimal() and value not in sizes:
+                return describe(pod, int(value), f"{who} has {text}")
+            if name in RANKS and value.isdecimal():
+                ranks = siblings.setdefault((parent, name), set())
+                ranks.add(value)
+                if len(ranks) > pod.command.processes:
+                    beside = f"{who} has {text}, beside {name}={min(ranks - {value})}"
+                    return describe(pod, 0, beside)
     return None
 
 

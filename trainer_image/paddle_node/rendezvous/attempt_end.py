@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class AttemptEnd:
-    """Why an attempt ends."""
+    """Why an attempt ends, in the fields of its `RecordedAttempt`."""
 
     cause: str
     kind: str

@@ -120,21 +120,9 @@ class Record:
         seconds = goodput.split_seconds(
             ending.seconds, last, ended, first or 0.0, saved if progress else 0.0
         )
-        self._attempts[-1] = replace(
-            last,
-            cause=ending.cause,
-            kind=ending.kind,
-            code=ending.code,
-            error=ending.error,
-            made=progress,
-            stepped=stepped,
-            uncaught=ending.uncaught,
-            killed=ending.killed,
-            paused=ending.paused,
-            gone=ending.gone,
-            ended=ended,
-            seconds={part: round(spent, 3) for part, spent in seconds.items()},
-        )
+        rounded = {part: round(spent, 3) for part, spent in seconds.items()}
+        more = {"made": progress, "stepped": stepped, "ended": ended, "seconds": rounded}
+        self._attempts[-1] = replace(last, **vars(ending) | more)
         self._write()
 
     def gather_facts(self, limit: int) -> policy.Facts:

@@ -60,15 +60,12 @@ class Discovery:
 
 def find_discovery(name: str, pod: PodEnvironment, say: Callable[[str], None]) -> Discovery:
     """Returns the discovery called `name`. Raises `Failure` if it cannot work."""
+    if name == "index":
+        return Discovery(pod)
     # TLS and HTTP take time to import: only pod-list pays for it.
-    modules = {"index": __name__, "pod-list": "paddle_node.tutorials.pod_list"}
-    discovery: Discovery = importlib.import_module(modules[name]).discover(pod, say)
+    module = importlib.import_module("paddle_node.tutorials.pod_list")
+    discovery: Discovery = module.discover(pod, say)
     return discovery
-
-
-def discover(pod: PodEnvironment, say: Callable[[str], None]) -> Discovery:
-    """Returns the discovery by index, which says nothing."""
-    return Discovery(pod)
 
 
 def resolve(name: str, hosts: str = "") -> str:
