@@ -1,10 +1,11 @@
-"""EC2 machines: IAM roles, launch templates (IMDSv2 only, encrypted disks), and how an Auto Scaling
-group replaces them.
+"""EC2 machines: IAM roles, launch templates (IMDSv2 only, encrypted disks), user data, and how an
+Auto Scaling group replaces them.
 """
 
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from string import Template
 from typing import Any
 
 from aws_cdk import (
@@ -22,7 +23,10 @@ from constructs import Construct
 from constructs_lib.acknowledged import EVERY_RESOURCE, acknowledge, managed_policy_findings
 from constructs_lib.ec2.node_shape import NodeShape
 from constructs_lib.statements import OF_MACHINES, statements
+from constructs_lib.storage.file_system import MountableFileSystem
 
+MOUNT = Path(__file__).with_name("mount")
+"""Files of a machine that mounts a file system; systemd does the rest."""
 SIGNAL_TIMEOUT = "PT15M"
 """How long CloudFormation waits for a machine's signal that it is ready."""
 SESSIONS = "Session Manager's documents grant its agent these actions on every resource"
@@ -174,6 +178,28 @@ def strip_comments(path: Path) -> str:
         for line in path.read_text(encoding="utf-8").splitlines()
         if line[:2] == "#!" or (line.strip() and line.lstrip()[0] != "#")
     )
+
+
+def mount_files(file_system: MountableFileSystem, folder: str, kubelet: str) -> dict[str, str]:
+    """Returns the files of a machine that mounts a file system at boot, over TLS, before `kubelet`,
+    its systemd unit, starts; by their paths on it.
+
+    Args:
+        file_system: mounted through its access point; the machine needs its
+            `client_security_group`.
+        folder: where.
+        kubelet: such as kubelet.service, on EKS, or k3s-agent.service.
+    """
+    units, service = "/etc/systemd/system", "paddle-file-system.service"
+    return {
+        f"{units}/{kubelet}.d/file-system.conf": strip_comments(MOUNT / "kubelet.conf"),
+        f"{units}/{service}": Template(strip_comments(MOUNT / service)).substitute(
+            file_system=file_system.file_system.file_system_id,
+            access_point=file_system.access_point.access_point_id,
+            folder=folder,
+        ),
+        "/opt/paddle-cluster/mount-file-system.sh": strip_comments(MOUNT / "mount-file-system.sh"),
+    }
 
 
 def nodeadm_user_data(

@@ -18,11 +18,11 @@ from constructs import Construct, IDependable
 
 from constructs_lib.acknowledged import acknowledge
 from constructs_lib.addresses import refuse_everybody
-from constructs_lib.ec2.file_system_mount import mount_files
 from constructs_lib.ec2.machine import (
     SCALING_ACTIVITIES,
     launch_template,
     launch_template_of,
+    mount_files,
     nodeadm_user_data,
     override,
     replace_one_by_one,
@@ -184,7 +184,9 @@ class NodeGroup(Construct):
         # Only the deploy knows whether a list with a token has one type.
         if len(seen.instance_types) < len(types):
             seen = replace(seen, capacity_block=False)
-        yield from contradictions(seen, zones=self._zones, managed=managed)
+        zones = zones_of(self._subnets)
+        count = None if zones is None else len(zones)
+        yield from contradictions(seen, zones=count, managed=managed)
         if shape.mount_file_system and self._props.get("file_system") is None:
             allowed = "name what the nodes mount in file_system"
             yield Violation("mount_file_system", shape.mount_file_system, allowed)
@@ -204,12 +206,6 @@ class NodeGroup(Construct):
             {**names, "availability_zones": "vpc_subnets"},
         )
         warn_of_isolation(self, self._vpc, self._subnets, self._calls)
-
-    @property
-    def _zones(self) -> int | None:
-        """How many zones the nodes are in; None: only the deploy knows."""
-        zones = zones_of(self._subnets)
-        return None if zones is None else len(zones)
 
     def _validate_image(self, ami_type: str | None, *, managed: bool) -> str:
         """Returns EKS's name for the nodes' image. Raises ValueError if there can be no such
@@ -236,11 +232,8 @@ class NodeGroup(Construct):
         """Returns the files of a node that mounts the file system before `kubelet`, its systemd
         unit, starts; empty: it mounts none.
         """
-        if (folder := self.shape.mount_file_system) is None:
-            return {}
-        file_system = self._props.get("file_system")
-        assert file_system is not None, "mount_file_system without a file system is refused above"
-        return mount_files(file_system, folder, kubelet)
+        file_system, folder = self._props.get("file_system"), self.shape.mount_file_system
+        return mount_files(file_system, folder, kubelet) if file_system and folder else {}
 
     @cached_property
     def _subnets(self) -> Sequence[ec2.ISubnet]:

@@ -164,8 +164,7 @@ def wrong_image(image: str, *, gpu: bool) -> Iterator[Violation]:
     elif gpu != (parts[2] == "NVIDIA"):
         variant = "NVIDIA" if gpu else "STANDARD"
         allowed = f"shape.gpu is {str(gpu).lower()}: allowed is one that ends with {variant}"
-        if gpu or parts[2] == "NVIDIA":
-            yield Violation("ami_type", image, allowed)
+        yield Violation("ami_type", image, allowed)
 
 
 def system_folder(folder: str | None) -> Iterator[Violation]:

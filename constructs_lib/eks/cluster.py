@@ -37,27 +37,13 @@ AUTO_MODE_POLICIES = tuple(
 """Policies that EKS Auto Mode's documentation requires, besides the one of every control plane."""
 
 
-def _violations(
-    zones: set[str] | None,
-    cluster_name: str,
-    version: str,
-    public_access_from: Sequence[str],
-    service_ipv4_cidr: str,
-    log_days: int,
-) -> Iterator[Violation]:
+def _too_few_zones(subnets: ec2.SubnetSelection) -> Iterator[Violation]:
+    zones = zones_of(subnets.subnets or ())
     if zones is not None and len(zones) < 2:
         allowed = (
             "EKS wants subnets in two zones at least (to keep nodes in one zone, pin the nodes)"
         )
         yield Violation("vpc_subnets", f"in {len(zones)} availability zone", allowed)
-    yield from check(
-        cluster_name=(CLUSTER_NAME, cluster_name), version=(KUBERNETES_VERSION, version)
-    )
-    open_ranges = drop_tokens(public_access_from)
-    yield from refuse_everybody("public_access_from", open_ranges, "the endpoint", "203.0.113.7/32")
-    services = drop_token(service_ipv4_cidr)
-    yield from refuse_public_range("service_ipv4_cidr", services, 12, 24, "172.20.0.0/16")
-    yield from wrong_log_days("log_days", drop_token(log_days), off=True)
 
 
 def _capacity(auto_mode_role: iam.IRole | None) -> dict[str, Any]:
@@ -169,9 +155,18 @@ class TrainingCluster(eks.Cluster):
     ) -> None:
         path = f"{scope.node.path}/{id}"
         subnets = choose_subnets(vpc, vpc_subnets)
-        zones = zones_of(subnets.subnets or ())
-        network = (public_access_from, service_ipv4_cidr, log_days)
-        refuse(path, _violations(zones, cluster_name, version, *network))
+        ranges, services = drop_tokens(public_access_from), drop_token(service_ipv4_cidr)
+        refuse(
+            path,
+            [
+                *_too_few_zones(subnets),
+                *check(cluster_name=(CLUSTER_NAME, cluster_name)),
+                *check(version=(KUBERNETES_VERSION, version)),
+                *refuse_everybody("public_access_from", ranges, "the endpoint", "203.0.113.7/32"),
+                *refuse_public_range("service_ipv4_cidr", services, 12, 24, "172.20.0.0/16"),
+                *wrong_log_days("log_days", drop_token(log_days), off=True),
+            ],
+        )
         endpoint = eks.EndpointAccess.PRIVATE
         if public_access_from:
             endpoint = eks.EndpointAccess.PUBLIC_AND_PRIVATE.only_from(*public_access_from)

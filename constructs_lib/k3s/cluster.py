@@ -5,7 +5,7 @@ on a volume that outlives the machine. A machine that dies, or whose template ch
 by one with the same address and state.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import jsii
@@ -34,7 +34,7 @@ from constructs_lib.k3s.cluster_firewall import API, ClusterFirewall
 from constructs_lib.k3s.cluster_secrets import ClusterSecrets
 from constructs_lib.k3s.release import IMAGE, MachineFiles, Release, boot_user_data
 from constructs_lib.k3s.state_volume import StateVolume
-from constructs_lib.rules import Violation, refuse_text
+from constructs_lib.rules import refuse_text
 from constructs_lib.statements import OF_MACHINES, statements
 from constructs_lib.validation import check, drop_token, refuse
 
@@ -102,17 +102,6 @@ class _FixedAddress(Construct):
             )
             self.public_address = eip.attr_public_ip
         Tags.of(self).add("Name", name)
-
-
-def _violations(
-    instance_type: str, volume_gib: int, pod_cidr: str, service_cidr: str, names: Sequence[str]
-) -> Iterator[Violation]:
-    yield from control_plane_type(drop_token(instance_type))
-    yield from check(volume_gib=(STATE_GIB, volume_gib))
-    pods, services = drop_token(pod_cidr), drop_token(service_cidr)
-    yield from refuse_public_range("pod_cidr", pods, 12, 22, "10.42.0.0/16", SHARED)
-    yield from refuse_public_range("service_cidr", services, 12, 24, "10.43.0.0/16")
-    yield from refuse_text("names", names, "api.paddle")
 
 
 @jsii.implements(ec2.IConnectable)
@@ -193,8 +182,17 @@ class SelfManagedCluster(Construct):
         certificates: str | None = None,
     ) -> None:
         super().__init__(scope, id)
-        violations = _violations(instance_type, volume_gib, pod_cidr, service_cidr, names)
-        refuse(self.node.path, violations)
+        pods, services = drop_token(pod_cidr), drop_token(service_cidr)
+        refuse(
+            self.node.path,
+            [
+                *control_plane_type(drop_token(instance_type)),
+                *check(volume_gib=(STATE_GIB, volume_gib)),
+                *refuse_public_range("pod_cidr", pods, 12, 22, "10.42.0.0/16", SHARED),
+                *refuse_public_range("service_cidr", services, 12, 24, "10.43.0.0/16"),
+                *refuse_text("names", names, "api.paddle"),
+            ],
+        )
         if subnet is None:
             subnet = (vpc.public_subnets if elastic_ip else vpc.select_subnets().subnets)[0]
         name = f"{cluster_name}/control-plane"

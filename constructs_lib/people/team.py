@@ -138,9 +138,6 @@ class _Granted:
     def principal_account(self) -> str | None:
         return self._team.role.principal_account
 
-    def add_to_policy(self, statement: iam.PolicyStatement) -> bool:
-        return bool(self.add_to_principal_policy(statement).statement_added)
-
     def add_to_principal_policy(
         self, statement: iam.PolicyStatement
     ) -> iam.AddToPrincipalPolicyResult:

@@ -10,14 +10,7 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 import jsii
-from aws_cdk import (
-    CfnDeletionPolicy,
-    CfnResource,
-    Duration,
-    Lazy,
-    RemovalPolicy,
-    Stack,
-)
+from aws_cdk import CfnDeletionPolicy, CfnResource, Duration, Lazy, RemovalPolicy, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
@@ -28,12 +21,7 @@ from constructs_lib.acknowledged import acknowledge, wildcard_findings
 from constructs_lib.metrics import S3, MetricOptions, metric
 from constructs_lib.rules import DAYS
 from constructs_lib.statements import statements
-from constructs_lib.storage.removal import (
-    DeletionPolicy,
-    deletion_policy,
-    no_snapshot,
-    retain_if_replaced,
-)
+from constructs_lib.storage import removal
 from constructs_lib.storage.stack_end import StackEndFunction
 from constructs_lib.validation import check, merge_options, refuse
 
@@ -54,7 +42,7 @@ class _GoesTogether:
     def validate(self) -> list[str]:
         """Returns why this bucket is refused, if it is."""
         kept = CfnDeletionPolicy.RETAIN, CfnDeletionPolicy.RETAIN_EXCEPT_ON_CREATE
-        policy = deletion_policy(self._bucket)
+        policy = removal.deletion_policy(self._bucket)
         if policy == "Delete" or self._request.cfn_options.deletion_policy in kept:
             return []
         return [
@@ -98,7 +86,7 @@ class BucketEmptier(StackEndFunction):
         resource, asks = bucket.node.default_child, request.node.default_child
         assert isinstance(resource, s3.CfnBucket) and isinstance(asks, CfnResource)
         bucket.node.add_validation(_GoesTogether(resource, asks))
-        resource.tags.set_tag(TAG, Lazy.string(DeletionPolicy(resource)))
+        resource.tags.set_tag(TAG, Lazy.string(removal.DeletionPolicy(resource)))
         if bucket.policy is not None:
             # The bucket is emptied first, then its policy is deleted, then the bucket.
             request.node.add_dependency(bucket.policy)
@@ -124,18 +112,6 @@ class BucketOptions(TypedDict, total=False):
     replication_role: iam.IRole
     replication_rules: Sequence[s3.ReplicationRule]
     transfer_acceleration: bool
-
-
-def _private_settings(removal_policy: RemovalPolicy) -> dict[str, Any]:
-    """Returns what keeps a bucket private and its objects restorable."""
-    return {
-        "enforce_ssl": True,
-        "minimum_tls_version": 1.2,
-        "block_public_access": s3.BlockPublicAccess.BLOCK_ALL,
-        "object_ownership": s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
-        "versioned": True,
-        "removal_policy": removal_policy,
-    }
 
 
 class DataBucket(s3.Bucket):
@@ -176,10 +152,17 @@ class DataBucket(s3.Bucket):
             [
                 *check(keep_old_versions_days=(DAYS, keep_old_versions_days)),
                 *check(keep_logs_days=(DAYS, keep_logs_days)),
-                *no_snapshot(removal_policy),
+                *removal.no_snapshot(removal_policy),
             ],
         )
-        closed = _private_settings(removal_policy)
+        closed: dict[str, Any] = {
+            "enforce_ssl": True,
+            "minimum_tls_version": 1.2,
+            "block_public_access": s3.BlockPublicAccess.BLOCK_ALL,
+            "object_ownership": s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+            "versioned": True,
+            "removal_policy": removal_policy,
+        }
         decided = {
             "encryption": s3.BucketEncryption.KMS
             if encryption_key
@@ -213,7 +196,7 @@ class DataBucket(s3.Bucket):
         )
         self._log_accesses()
         for bucket in (self, self.log_bucket):
-            retain_if_replaced(bucket)
+            removal.retain_if_replaced(bucket)
         self._acknowledge()
         if removal_policy == RemovalPolicy.DESTROY:
             self._empty_on_delete(encryption_key)

@@ -8,12 +8,6 @@ from constructs import IConstruct
 
 from constructs_lib.rules import Violation
 
-_NAMES = {
-    CfnDeletionPolicy.DELETE: "Delete",
-    CfnDeletionPolicy.SNAPSHOT: "Snapshot",
-    CfnDeletionPolicy.RETAIN_EXCEPT_ON_CREATE: "RetainExceptOnCreate",
-}
-
 
 def no_snapshot(policy: RemovalPolicy) -> Iterator[Violation]:
     """Refuses SNAPSHOT for a resource of which CloudFormation makes no snapshot."""
@@ -36,7 +30,7 @@ def deletion_policy(resource: CfnResource) -> str:
     until synth.
     """
     policy = resource.cfn_options.deletion_policy
-    return "Delete" if policy is None else _NAMES.get(policy, "Retain")
+    return "".join(map(str.capitalize, policy.name.split("_"))) if policy else "Delete"
 
 
 @jsii.implements(IStableStringProducer)

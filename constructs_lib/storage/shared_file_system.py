@@ -19,16 +19,13 @@ class ISharedFileSystem(Protocol):
     @property
     def client_security_group(self) -> ec2.ISecurityGroup:
         """Clients need it to mount."""
-        ...
 
     @property
     def mount_targets(self) -> IDependable:
         """What must exist before a client mounts."""
-        ...
 
     @property
     def volume_source(self) -> Mapping[str, str]:
         """What charts make a PersistentVolume from: fields of `k8s_charts.deployed.ClusterOutputs`
         by name, such as file_system_id. Values may be tokens.
         """
-        ...
