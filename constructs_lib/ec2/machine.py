@@ -35,6 +35,7 @@ SCALING_ACTIVITIES = (
 )
 """Reasons that several constructs give when they acknowledge findings."""
 PULL_ONLY = "AmazonEC2ContainerRegistryPullOnly"
+EC2 = iam.ServicePrincipal("ec2.amazonaws.com")
 NODE_POLICIES = ("AmazonEKSWorkerNodePolicy", "AmazonEKS_CNI_Policy", PULL_ONLY)
 """AWS managed policies that the EKS documentation requires. AWS keeps them in step with the calls
 of the node's daemons.
@@ -45,7 +46,8 @@ def machine_role(scope: Construct, id: str) -> iam.Role:
     """Returns a role with which EC2 instances pull images. Any other permission comes from a policy
     that the caller adds.
     """
-    return _role(scope, id, "AWS's own list of what a pull from ECR calls", PULL_ONLY)
+    reason = "AWS's own list of what a pull from ECR calls"
+    return managed_role(scope, id, EC2, reason, PULL_ONLY)
 
 
 def node_role(scope: Construct, id: str) -> iam.Role:
@@ -60,16 +62,15 @@ def auto_mode_role(scope: Construct, id: str) -> iam.Role:
     """Returns a role with which EKS Auto Mode's machines can be nodes and pull images. Nobody logs
     in to them.
     """
-    return _role(
-        scope, id, "what EKS's documents ask for", "AmazonEKSWorkerNodeMinimalPolicy", PULL_ONLY
-    )
+    policies = ("AmazonEKSWorkerNodeMinimalPolicy", PULL_ONLY)
+    return managed_role(scope, id, EC2, "what EKS's documents ask for", *policies)
 
 
 def session_role(scope: Construct, id: str, reason: str = "", *policies: str) -> iam.Role:
     """Returns a role for EC2 instances that accept Session Manager sessions. `reason` says why it
     has the AWS `policies`.
     """
-    role = _role(scope, id, reason, *policies)
+    role = managed_role(scope, id, EC2, reason, *policies)
     sessions = iam.ManagedPolicy(
         role,
         "Sessions",
@@ -81,10 +82,12 @@ def session_role(scope: Construct, id: str, reason: str = "", *policies: str) ->
     return role
 
 
-def _role(scope: Construct, id: str, reason: str, *policies: str) -> iam.Role:
+def managed_role(
+    scope: Construct, id: str, holder: iam.IPrincipal, reason: str, *policies: str
+) -> iam.Role:
+    """Returns a role with AWS's `policies`; `reason` says why it has them."""
     managed = [iam.ManagedPolicy.from_aws_managed_policy_name(name) for name in policies]
-    service = iam.ServicePrincipal("ec2.amazonaws.com")
-    role = iam.Role(scope, id, assumed_by=service, managed_policies=managed)
+    role = iam.Role(scope, id, assumed_by=holder, managed_policies=managed)
     if policies:
         acknowledge(role, reason, *managed_policy_findings(*policies))
     return role

@@ -15,7 +15,8 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from constructs_lib.acknowledged import EVERY_RESOURCE, acknowledge, managed_policy_findings
+from constructs_lib.acknowledged import EVERY_RESOURCE, acknowledge
+from constructs_lib.ec2.machine import managed_role
 from constructs_lib.rules import NAMESPACE, SERVICE_ACCOUNT, Violation
 from constructs_lib.statements import OF_MACHINES, statements
 from constructs_lib.storage.log_group import EndingLogGroup
@@ -244,17 +245,8 @@ class ContainerLogs(Construct):
         version: str | None = None,
     ) -> None:
         super().__init__(scope, id)
-        role = iam.Role(
-            self,
-            "Role",
-            assumed_by=pod_identity_principal(),
-            managed_policies=[iam.ManagedPolicy.from_aws_managed_policy_name(POLICY)],
-        )
-        acknowledge(
-            role,
-            "what the add-on's documents ask for; AWS keeps it in step with the agent",
-            *managed_policy_findings(POLICY),
-        )
+        why = "what the add-on's documents ask for; AWS keeps it in step with the agent"
+        role = managed_role(self, "Role", pod_identity_principal(), why, POLICY)
         self.resource = ClusterAddon(
             self,
             "Addon",

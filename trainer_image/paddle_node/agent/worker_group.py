@@ -138,12 +138,10 @@ class WorkerGroup:
         worker = self._workers.start(process, "node check", "node check")
         await worker.ended.wait()
         await background.call(worker.drain)
-        failed = (
-            (worker.error or f"the check ended with {ranks.describe_code(worker.code)}")
-            if worker.code
-            else ""
-        )
-        return None if worker.wanted_end else failed
+        if worker.wanted_end:
+            return None
+        ended = f"the check ended with {ranks.describe_code(worker.code)}"
+        return (worker.error or ended) if worker.code else ""
 
     def start(
         self,
@@ -283,12 +281,9 @@ class WorkerGroup:
         self._say(f"{header}: {worker.name} is process {worker.pid}")
 
     def _name(self, process: Process) -> str:
-        index = self._pod.index
-        name = (
-            f"{'pserver' if process.role == 'server' else 'trainer'} "
-            f"{index if index is not None else '?'}"
-        )
-        alike = [worker_ for worker_ in self._processes if worker_.role == process.role]
+        kind = "pserver" if process.role == "server" else "trainer"
+        name = f"{kind} {'?' if self._pod.index is None else self._pod.index}"
+        alike = [other for other in self._processes if other.role == process.role]
         return f"{name}.{alike.index(process)}" if len(alike) > 1 and process in alike else name
 
     def _workers_of(self, role: str) -> list[Worker]:
@@ -313,19 +308,15 @@ class WorkerGroup:
                     await asyncio.sleep(SERVER_PROBE)
         self.serving = True
         self._tell()
-        while asked := [
-            (process.ports[0], process.health) for process in servers if process.health
-        ]:
+        asked = [(process.ports[0], process.health) for process in servers if process.health]
+        while asked:
             await asyncio.sleep(ASK_SERVER)
-            silent = not all(
-                await asyncio.gather(*(_answers(self._pod.pod_ip, *address) for address in asked))
-            )
+            answers = (_answers(self._pod.pod_ip, *address) for address in asked)
+            silent = not all(await asyncio.gather(*answers))
             if silent is not self.silent:
                 self.silent = silent
-                self._say(
-                    f"pserver {self._pod.trainer_id} "
-                    f"{'does not answer' if silent else 'answers again'}"
-                )
+                said = "does not answer" if silent else "answers again"
+                self._say(f"pserver {self._pod.trainer_id} {said}")
                 self._tell()
 
     async def _look(self) -> list[Entry]:
@@ -442,12 +433,10 @@ class WorkerGroup:
         if worker.code or worker.log.tells_world:
             await background.call(worker.drain)  # Its last lines say why, or tell its world.
         elif worker.process.role == "server" and not self.leaving:
-            await asyncio.sleep(
-                AFTER_LEAVE
-            )  # It may have noticed before this agent that every trainer leaves.
-        counts = (
-            worker in self._running and self.state is not State.WAITING and not worker.wanted_end
-        )
+            # It may have noticed before this agent that every trainer leaves.
+            await asyncio.sleep(AFTER_LEAVE)
+        runs = worker in self._running and self.state is not State.WAITING
+        counts = runs and not worker.wanted_end
         if worker in self._standby:
             self._standby.remove(worker)
         elif counts and worker.process.role == "trainer":
@@ -505,7 +494,7 @@ class WorkerGroup:
         self._tell(
             m.Lost(
                 self.attempt,
-                ", ".join(filter(None, (what, self._describe_shortage(rank.code, rank.error)))),
+                what + self._describe_shortage(rank.code, rank.error),
                 rank.code or 1,
                 trainer=True,
                 error="" if rank.code in NOT_ITS_FAULT[1:] else rank.error or worker.error,
@@ -516,11 +505,12 @@ class WorkerGroup:
         )
 
     def _describe_shortage(self, code: int | None, error: str) -> str:
-        """Says what the pod ran out of; empty: nothing that anybody saw."""
+        """Says, behind a comma, what the pod ran out of; empty: nothing that anybody saw."""
         codes = {code, *self._ranks.list_codes()}
         if BUS_ERROR in codes or any(words in error for words in SHORT_OF_SHARED):
-            return "out of shared memory (raise resources.shared_memory)"
-        return self._memory.describe_shortage(code == KILLED)
+            return ", out of shared memory (raise resources.shared_memory)"
+        shortage = self._memory.describe_shortage(code == KILLED)
+        return f", {shortage}" if shortage else ""
 
     def _report_loss(self, worker: Worker) -> None:
         if worker.reported:
@@ -540,7 +530,7 @@ class WorkerGroup:
         self._tell(
             m.Lost(
                 self.attempt,
-                ", ".join(filter(None, (ended, self._describe_shortage(code, error)))),
+                ended + self._describe_shortage(code, error),
                 code,
                 trainer=worker.process.role == "trainer",
                 error="" if code in NOT_ITS_FAULT else error,

@@ -122,7 +122,7 @@ class Workers:
     def __init__(
         self,
         on_end: Callable[[Worker], object],
-        on_exit: Callable[[int, int], object] = lambda pid, code: None,
+        on_exit: Callable[[int, int], object],
     ) -> None:
         """`on_exit` gets the process id and the exit code of each process that is reaped, adopted
         orphans included.

@@ -2,7 +2,7 @@
 is slow. Pure.
 """
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from statistics import median_low
@@ -111,11 +111,8 @@ class Trainers:
         """Releases the trainers that wait for the pservers, now that the pservers of all pods
         listen.
         """
-        return self._answer(
-            [session for session in self.sessions.values() if session.waits_in == SERVERS],
-            Answer(),
-            now,
-        )
+        waiting = [session for session in self.sessions.values() if session.waits_in == SERVERS]
+        return self._answer(waiting, Answer(), now)
 
     def _gather(self, session: Trainer, rank: int, name: str, value: Any, now: float) -> list[Send]:
         arrived = self.gathers.setdefault(name, {})
@@ -155,20 +152,16 @@ class Trainers:
         """Maps each place where trainers wait to the first ranks they wait for. `serving`: the
         ranks whose pservers listen.
         """
-        places = sorted(
-            {session.waits_in for session in self.sessions.values() if session.waits_in is not None}
-        )
-        ranks_by_place = {}
-        for place in places:
-            there = (
-                serving
-                if place == SERVERS
-                else {rank for rank, session in self.sessions.items() if session.waits_in == place}
-            )
-            ranks_by_place[place] = [rank for rank in range(self.count) if rank not in there][
-                :MOST_NAMED
-            ]
-        return ranks_by_place
+        there = defaultdict[str, set[int]](set)
+        for rank, session in self.sessions.items():
+            if session.waits_in is not None:
+                there[session.waits_in].add(rank)
+        if SERVERS in there:
+            there[SERVERS] = set(serving)
+        return {
+            place: [rank for rank in range(self.count) if rank not in ranks][:MOST_NAMED]
+            for place, ranks in sorted(there.items())
+        }
 
     def describe_waits(self, serving: Collection[int]) -> Iterator[str]:
         """Says of each place where trainers wait whom they wait for."""
@@ -182,13 +175,8 @@ class Trainers:
         """
         paces = {}
         for rank, session in self.sessions.items():
-            session.observations.append(
-                (
-                    now,
-                    session.steps,
-                    session.spent.get("data", 0.0) + session.spent.get("training", 0.0),
-                )
-            )
+            busy = session.spent.get("data", 0.0) + session.spent.get("training", 0.0)
+            session.observations.append((now, session.steps, busy))
             (began, steps, busy), (ended, *last) = session.observations[0], session.observations[-1]
             if len(session.observations) == WINDOW and last[0] > steps:
                 paces[rank] = (last[1] - busy) / (last[0] - steps)
