@@ -65,9 +65,14 @@ def test_a_step_log_says_loss_step_and_speed_of_the_attempt_that_runs(tmp_path: 
         "torn {",
         line(2, 120, 110.0, loss=0.25, records=1640, **{"pass": 1}),
     )
-    [rank] = exporter.read_progress(tmp_path, 2)
-    assert (rank.rank, rank.step, rank.metrics) == ("3", 120, {"loss": 0.25})
-    assert (rank.steps_a_second, rank.records_a_second) == (2.0, 64.0)
+    rank = {"rank": "3"}
+    assert exporter.read_progress(tmp_path, 2) == [
+        ("paddle_step", 120, rank),
+        ("paddle_step_metric", 0.25, {**rank, "name": "loss"}),
+        ("paddle_pass", 1, rank),
+        ("paddle_steps_per_second", 2.0, rank),
+        ("paddle_records_per_second", 64.0, rank),
+    ]
     assert exporter.read_progress(tmp_path, 3) == []
 
 

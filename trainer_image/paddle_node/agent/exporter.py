@@ -76,19 +76,7 @@ def _escape(value: str) -> str:
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
-@dataclass(frozen=True)
-class Progress:
-    """The progress of the present attempt in one step log."""
-
-    rank: str
-    step: int
-    metrics: Mapping[str, float]
-    pass_number: int | None
-    steps_a_second: float | None
-    records_a_second: float | None
-
-
-def read_progress(folder: Path, attempt: int) -> list[Progress]:
+def read_progress(folder: Path, attempt: int) -> list[Sample]:
     """Returns what the step logs in a pod's folder on the volume say about an attempt. Blocking.
 
     Programs write there, so it checks the kind of each file, and every line. Raises OSError.
@@ -96,29 +84,28 @@ def read_progress(folder: Path, attempt: int) -> list[Progress]:
     with os.scandir(folder) as entries:
         names = [entry.name for entry in itertools.islice(entries, ENTRIES)]
     matches = [match for name in names if (match := steps.FILE.fullmatch(name)) is not None]
-    progress = []
+    progress: list[Sample] = []
     for match in sorted(matches, key=lambda match: int(match[1]))[:RANKS]:
         if lines := steps.read_newest(folder / match[0], attempt):
-            progress.append(_progress(match[1], lines))
+            progress += _progress({"rank": match[1]}, lines)
     return progress
 
 
-def _progress(rank: str, lines: list[Step]) -> Progress:
+def _progress(rank: Mapping[str, str], lines: list[Step]) -> Iterator[Sample]:
     # The last lines, which are at most ten seconds apart: a speed of about the last minute.
     newest, before = lines[-1], lines[-min(len(lines), 7)]
     seconds, made = newest.time - before.time, newest.step - before.step
-    read, read_before = newest.records, before.records
+    yield "paddle_step", newest.step, rank
+    metrics = {name: value for step in lines for name, value in step.metrics.items()}
+    for name, value in metrics.items():
+        yield "paddle_step_metric", value, {**rank, "name": name}
+    if newest.pass_number is not None:
+        yield "paddle_pass", newest.pass_number, rank
+    if seconds > 0 and made >= 0:
+        yield "paddle_steps_per_second", made / seconds, rank
     same_pass = newest.pass_number == before.pass_number
-    return Progress(
-        rank,
-        newest.step,
-        {name: value for step in lines for name, value in step.metrics.items()},
-        newest.pass_number,
-        made / seconds if seconds > 0 and made >= 0 else None,
-        (read - read_before) / seconds
-        if seconds > 0 and same_pass and read is not None and read_before is not None
-        else None,
-    )
+    if seconds > 0 and same_pass and newest.records is not None and before.records is not None:
+        yield "paddle_records_per_second", (newest.records - before.records) / seconds, rank
 
 
 @dataclass(frozen=True)
@@ -137,22 +124,12 @@ class Pod:
     """How many times the median a step takes, by the rank of each slow trainer."""
 
 
-def samples(pod: Pod, progress: Iterable[Progress]) -> Iterator[Sample]:
+def samples(pod: Pod, progress: Iterable[Sample]) -> Iterator[Sample]:
     """Yields a pod's metrics."""
     yield "paddle_attempt", pod.attempt, {}
     yield "paddle_attempt_running", float(pod.running), {}
-    for rank in progress if pod.running else ():
-        of = {"rank": rank.rank}
-        yield "paddle_step", rank.step, of
-        for metric, value in rank.metrics.items():
-            yield "paddle_step_metric", value, {**of, "name": metric}
-        for name, number in (
-            ("paddle_pass", rank.pass_number),
-            ("paddle_steps_per_second", rank.steps_a_second),
-            ("paddle_records_per_second", rank.records_a_second),
-        ):
-            if number is not None:
-                yield name, number, of
+    if pod.running:
+        yield from progress
     for part, spent in pod.seconds.items():
         yield "paddle_run_seconds", round(spent, 3), {"part": part}
     if (whole := sum(pod.seconds.values())) > 0:
@@ -168,7 +145,7 @@ class Exporter:
         self._look = look
         self._say = say
         self._text, self._made = b"", -math.inf
-        self._progress: list[Progress] = []
+        self._progress: list[Sample] = []
         self._read: asyncio.Task[None] | None = None
         self._read_at = -math.inf
 
