@@ -208,10 +208,10 @@ def mount_files(file_system: MountableFileSystem, folder: str, kubelet: str) -> 
 def nodeadm_user_data(
     settings: dict[str, Any],
     shape: NodeShape,
-    files: Mapping[str, str] | None = None,
-    extra: str | None = None,
-    environment: Mapping[str, str] | None = None,
-    certificates: str | None = None,
+    files: Mapping[str, str],
+    extra: str | None,
+    environment: Mapping[str, str] | None,
+    certificates: str | None,
 ) -> ec2.UserData:
     """User data for Amazon Linux 2023's nodeadm
     (https://awslabs.github.io/amazon-eks-ami/nodeadm/): a NodeConfig of `settings`, and a script
@@ -223,7 +223,7 @@ def nodeadm_user_data(
     """
     variables, anchors, update = trust(certificates)
     variables |= environment or {}
-    files = {**(files or {}), **anchors}
+    files = {**files, **anchors}
     extra = update + (extra or "")
     instance: dict[str, Any] = {}
     if shape.has_disks:

@@ -301,14 +301,12 @@ def parse(line: bytes, *expected: type[Message]) -> Any:
         ) from None
 
 
-async def receive(
-    reader: asyncio.StreamReader, *expected: type[Message], longest: int = LINE_BYTES
-) -> Any:
+async def receive(reader: asyncio.StreamReader, *expected: type[Message]) -> Any:
     """Returns the next message; None if the connection is closed or broken, or sends anything
     else.
     """
     try:
-        return parse(await read_line(reader, longest), *expected)
+        return parse(await read_line(reader, LINE_BYTES), *expected)
     except (OSError, EOFError, ValueError):
         return None
 
