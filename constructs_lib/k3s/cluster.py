@@ -16,7 +16,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from constructs_lib.acknowledged import acknowledge, wildcard_findings
+from constructs_lib.acknowledged import EVERY_RESOURCE, acknowledge, wildcard_findings
 from constructs_lib.addresses import SHARED, refuse_public_range
 from constructs_lib.ec2.machine import (
     SCALING_ACTIVITIES,
@@ -284,12 +284,8 @@ class SelfManagedCluster(Construct):
 
     def _acknowledge(self) -> None:
         """Acknowledges findings of the usual checks, with the reasons."""
-        acknowledge(
-            self.group,
-            "the zone of its volume and its interface, which the caller names",
-            "W3010",
-            "cfn-lint:W3010",
-        )
+        why = "the zone of its volume and its interface, which the caller names"
+        acknowledge(self.group, why, "W3010", "cfn-lint:W3010")
         acknowledge(self.group, SCALING_ACTIVITIES, "AwsSolutions-AS3")
         acknowledge(
             self.volume,
@@ -382,20 +378,12 @@ class SelfManagedCluster(Construct):
             key, s3 = snapshots.encryption_key.key_arn, f"s3.{stack.region}.{stack.url_suffix}"
             policy.add_statements(*statements(OF_MACHINES, "snapshots with a key", key=key, s3=s3))
         instances = f"arn:{Aws.PARTITION}:ec2:{stack.region}:{stack.account}:instance/*"
-        acknowledge(
-            policy,
-            "a machine with this cluster's own tag, by condition",
-            *wildcard_findings(self, instances),
-        )
-        acknowledge(
-            policy, "the snapshots are the only objects below it", *wildcard_findings(self, place)
-        )
-        acknowledge(
-            policy,
-            f"EC2's Describe takes no resource; {SESSIONS}",
-            *wildcard_findings(self, "*"),
-            "CKV_AWS_111",
-        )
+        why = "a machine with this cluster's own tag, by condition"
+        acknowledge(policy, why, *wildcard_findings(self, instances))
+        why = "the snapshots are the only objects below it"
+        acknowledge(policy, why, *wildcard_findings(self, place))
+        why = f"EC2's Describe takes no resource; {SESSIONS}"
+        acknowledge(policy, why, EVERY_RESOURCE, "CKV_AWS_111")
         return policy
 
     @property

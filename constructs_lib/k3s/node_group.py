@@ -15,7 +15,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from constructs_lib.acknowledged import acknowledge, wildcard_findings
+from constructs_lib.acknowledged import EVERY_RESOURCE, acknowledge, wildcard_findings
 from constructs_lib.ec2.machine import (
     SESSIONS,
     machine_role,
@@ -78,22 +78,15 @@ class TokenNodeRole(Construct):
             policy.add_statements(
                 *statements(OF_MACHINES, "data", bucket=data_bucket_arn, objects=list(data_arns))
             )
-            acknowledge(
-                policy,
-                "training data, which the data job splits",
-                *wildcard_findings(self, *data_arns),
-            )
+            why = "training data, which the data job splits"
+            acknowledge(policy, why, *wildcard_findings(self, *data_arns))
         if data_key and data_key != secrets.encryption_key:
             s3 = f"s3.{Stack.of(self).region}.{Stack.of(self).url_suffix}"
             policy.add_statements(
                 *statements(OF_MACHINES, "data with a key", key=data_key.key_arn, s3=s3)
             )
-        acknowledge(
-            policy,
-            f"the Describe of EFS reads names and no data; {SESSIONS}",
-            *wildcard_findings(self, "*"),
-            "CKV_AWS_111",
-        )
+        why = f"the Describe of EFS reads names and no data; {SESSIONS}"
+        acknowledge(policy, why, EVERY_RESOURCE, "CKV_AWS_111")
         self.policy = policy
 
 

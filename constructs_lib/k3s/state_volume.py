@@ -51,12 +51,8 @@ class StateVolume(Construct):
         retain_if_replaced(resource)
         if name:
             Tags.of(resource).add("Name", name)
-        acknowledge(
-            resource,
-            "a volume is in one zone, which the caller names: no look-up at synth",
-            "W3010",
-            "cfn-lint:W3010",
-        )
+        why = "a volume is in one zone, which the caller names: no look-up at synth"
+        acknowledge(resource, why, "W3010", "cfn-lint:W3010")
         self.volume_id = resource.ref
 
     def attach_statements(self, tag: tuple[str, str]) -> list[iam.PolicyStatement]:

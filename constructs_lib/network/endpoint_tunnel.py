@@ -126,11 +126,8 @@ class EndpointTunnel(Construct):
             Tags.of(tagged).add(TAG, document_name)
             Tags.of(tagged).add("Name", document_name)
         machine.node.add_dependency(role)
-        acknowledge(
-            machine,
-            "one machine, replaced when it fails: who opens a tunnel sees whether it runs",
-            "AwsSolutions-AS3",
-        )
+        why = "one machine, replaced when it fails: who opens a tunnel sees whether it runs"
+        acknowledge(machine, why, "AwsSolutions-AS3")
 
     @property
     def connections(self) -> ec2.Connections:

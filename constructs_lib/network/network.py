@@ -302,18 +302,12 @@ class TrainingNetwork(ClusterNetwork):
             "NIST.800.53.R5-VPCDefaultSecurityGroupClosed",
         )
         public = self.vpc.public_subnets
+        why = "the caller names the zones on purpose: no look-up at synth"
         for subnet in (*public, *self.vpc.private_subnets, *self.vpc.isolated_subnets):
-            acknowledge(
-                subnet,
-                "the caller names the zones on purpose: no look-up at synth",
-                "cfn-lint:W3010",
-            )
+            acknowledge(subnet, why, "cfn-lint:W3010")
+        why = "this is what makes a subnet public; nodes lie in the private ones"
         for subnet in public:
-            acknowledge(
-                subnet,
-                "this is what makes a subnet public; nodes lie in the private ones",
-                "NIST.800.53.R5-VPCNoUnrestrictedRouteToIGW",
-            )
+            acknowledge(subnet, why, "NIST.800.53.R5-VPCNoUnrestrictedRouteToIGW")
 
     def _fix_nat_addresses(self) -> None:
         """Gives each NAT gateway the last address of its subnet."""

@@ -65,21 +65,18 @@ class BucketEmptier(StackEndFunction):
         An update that removes the bucket, or this custom resource, from the stack deletes no
         objects.
         """
+        objects = bucket.arn_for_objects("*")
         self.policy.add_statements(
             iam.PolicyStatement(
                 actions=["s3:GetBucketTagging", "s3:ListBucketVersions", "s3:PutBucketPolicy"],
                 resources=[bucket.bucket_arn],
             ),
             iam.PolicyStatement(
-                actions=["s3:DeleteObject", "s3:DeleteObjectVersion"],
-                resources=[bucket.arn_for_objects("*")],
+                actions=["s3:DeleteObject", "s3:DeleteObjectVersion"], resources=[objects]
             ),
         )
-        acknowledge(
-            self.policy,
-            "it is there to delete every object of this bucket",
-            *wildcard_findings(self, bucket.arn_for_objects("*")),
-        )
+        why = "it is there to delete every object of this bucket"
+        acknowledge(self.policy, why, *wildcard_findings(self, objects))
         request = self.request(
             bucket, "EmptyOnDelete", "Custom::EmptyBucket", BucketName=bucket.bucket_name
         )
@@ -220,23 +217,13 @@ class DataBucket(s3.Bucket):
 
     def _acknowledge(self) -> None:
         """Acknowledges findings of the usual checks, with the reasons."""
+        why = "versions bring back what was deleted; a copy in another region would double the cost"
         for bucket in (self, self.log_bucket):
-            acknowledge(
-                bucket,
-                "versions bring back what was deleted; a copy in another region would double the "
-                "cost",
-                "NIST.800.53.R5-S3BucketReplicationEnabled",
-            )
-        acknowledge(
-            self.log_bucket,
-            "log delivery would need a key opened to a service: SSE-S3 seals access logs",
-            "NIST.800.53.R5-S3DefaultEncryptionKMS",
-        )
-        acknowledge(
-            self.log_bucket,
-            "it is where accesses are logged: a log of its own accesses would feed itself",
-            "CKV_AWS_18",
-        )
+            acknowledge(bucket, why, "NIST.800.53.R5-S3BucketReplicationEnabled")
+        why = "log delivery would need a key opened to a service: SSE-S3 seals access logs"
+        acknowledge(self.log_bucket, why, "NIST.800.53.R5-S3DefaultEncryptionKMS")
+        why = "it is where accesses are logged: a log of its own accesses would feed itself"
+        acknowledge(self.log_bucket, why, "CKV_AWS_18")
 
     def _empty_on_delete(self, encryption_key: kms.IKey | None) -> None:
         """Has the stack's emptier empty both buckets before they are deleted."""

@@ -89,11 +89,8 @@ class StackEndFunction(StackFunction):
         self.policy.add_statements(
             *statements(STATEMENTS, "ending", stack=Stack.of(self).stack_id),
         )
-        acknowledge(
-            self.function,
-            f"{self.caller}: it needs no dead-letter queue",
-            *("NIST.800.53.R5-LambdaDLQ", "CKV_AWS_116"),
-        )
+        why = f"{self.caller}: it needs no dead-letter queue"
+        acknowledge(self.function, why, "NIST.800.53.R5-LambdaDLQ", "CKV_AWS_116")
 
     def request(
         self, scope: Construct, id: str, resource_type: str, **properties: Any

@@ -76,11 +76,8 @@ class StackProtection(StackFunction):
         ]
         anything = [f"{arn}*" for arn in arns]
         self.policy.add_statements(*statements(STATEMENTS, "protect", stacks=anything))
-        acknowledge(
-            self.policy,
-            "a stack's ARN ends with an id that CloudFormation makes up",
-            *wildcard_findings(self, *anything),
-        )
+        why = "a stack's ARN ends with an id that CloudFormation makes up"
+        acknowledge(self.policy, why, *wildcard_findings(self, *anything))
         # L1 resources, as the function is.
         rule = events.CfnRule(
             self,
@@ -126,11 +123,8 @@ class StackProtection(StackFunction):
         if key is not None:
             self.policy.add_statements(*statements(STATEMENTS, "seal", key=key.key_arn))
         else:
-            acknowledge(
-                self.failures,
-                "an imported key may not let CloudWatch publish, and the events name stacks alone",
-                *("NIST.800.53.R5-SNSEncryptedKMS", "CKV_AWS_26"),
-            )
+            why = "an imported key may not let CloudWatch publish, and the events name stacks alone"
+            acknowledge(self.failures, why, "NIST.800.53.R5-SNSEncryptedKMS", "CKV_AWS_26")
         for email in emails:
             self.failures.add_subscription(subscriptions.EmailSubscription(email))
         self.function.dead_letter_config = lambda_.CfnFunction.DeadLetterConfigProperty(
