@@ -92,9 +92,8 @@ def wrong_types(types: Sequence[str], image: str | None = None) -> Iterator[Viol
     arm = image is not None and "ARM" in image
     for value in types:
         if not re.search(INSTANCE_TYPE, value):
-            yield Violation(
-                "instance_types", value, "allowed are EC2 instance types such as m5.large"
-            )
+            allowed = "allowed are EC2 instance types such as m5.large"
+            yield Violation("instance_types", value, allowed)
         elif ARM_TYPE.fullmatch(value) and not arm:
             of = "the trainer image" if image is None else image
             allowed = f"{of} is for x86-64, and this type is arm"
@@ -106,20 +105,15 @@ def wrong_types(types: Sequence[str], image: str | None = None) -> Iterator[Viol
         elif arm and not ARM_TYPE.fullmatch(value):
             yield Violation("instance_types", value, f"{image} is for arm, and this type is x86-64")
         elif sizes_of_family := _sizes_without(value):
-            yield Violation(
-                "instance_types", value, f"EC2 has no such size: allowed are {sizes_of_family}"
-            )
+            allowed = f"EC2 has no such size: allowed are {sizes_of_family}"
+            yield Violation("instance_types", value, allowed)
 
 
 def _sizes_without(instance_type: str) -> str:
     """Returns the sizes of the type's family, if the family is known and lacks this one."""
     family, _, size = instance_type.partition(".")
-    known_sizes = INSTANCE_TYPES["sizes"].get(family, [])
-    return (
-        ""
-        if not known_sizes or size in known_sizes
-        else ", ".join(f"{family}.{other}" for other in known_sizes)
-    )
+    known = INSTANCE_TYPES["sizes"].get(family, [])
+    return "" if size in known else ", ".join(f"{family}.{other}" for other in known)
 
 
 def unknown_families(types: Sequence[str]) -> list[str]:
@@ -170,11 +164,8 @@ def wrong_image(image: str, *, gpu: bool) -> Iterator[Violation]:
 def system_folder(folder: str | None) -> Iterator[Violation]:
     """Refuses a folder that a machine needs for itself."""
     if folder and re.match(rf"/(({_SYSTEM})(/|$)|(home|mnt|root|srv)$)", folder):
-        yield Violation(
-            "mount_file_system",
-            folder,
-            "that is the system's: allowed is a folder of its own, such as /mnt/efs",
-        )
+        allowed = "that is the system's: allowed is a folder of its own, such as /mnt/efs"
+        yield Violation("mount_file_system", folder, allowed)
 
 
 def reserved_labels(labels: dict[str, str]) -> Iterator[Violation]:
@@ -222,15 +213,11 @@ def contradictions(group: Group, *, zones: int | None, managed: bool) -> Iterato
     """
     for value in group.instance_types:
         if group.gpu and not GPU_TYPE.fullmatch(value):
-            yield Violation(
-                "instance_types", value, "{gpu} is true: allowed are NVIDIA types such as g5.xlarge"
-            )
+            allowed = "{gpu} is true: allowed are NVIDIA types such as g5.xlarge"
+            yield Violation("instance_types", value, allowed)
         if not group.gpu and GPU_TYPE.fullmatch(value):
-            yield Violation(
-                "instance_types",
-                value,
-                "its GPUs would lie idle: set {gpu} true, or take another type",
-            )
+            allowed = "its GPUs would lie idle: set {gpu} true, or take another type"
+            yield Violation("instance_types", value, allowed)
         if group.parallel_image_pull and SMALL_TYPE.fullmatch(value):
             allowed = "{parallel_image_pull} wants 4 vCPUs: allowed are sizes from xlarge"
             yield Violation("instance_types", value, allowed)

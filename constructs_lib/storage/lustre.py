@@ -229,6 +229,7 @@ class LustreFileSystem(Construct):
         refuse(self.node.path, violations)
         allow_use(bucket_key, "data repositories")
         kind = fsx.CfnDataRepositoryAssociation
+        follow, tell = kind.AutoImportPolicyProperty, kind.AutoExportPolicyProperty
         return kind(
             self,
             id,
@@ -237,12 +238,8 @@ class LustreFileSystem(Construct):
             data_repository_path=f"s3://{bucket.bucket_name}/{prefix}".rstrip("/"),
             batch_import_meta_data_on_create=True,
             s3=kind.S3Property(
-                auto_import_policy=kind.AutoImportPolicyProperty(events=list(import_events))
-                if import_events
-                else None,
-                auto_export_policy=kind.AutoExportPolicyProperty(events=list(export_events))
-                if export_events
-                else None,
+                auto_import_policy=follow(events=list(import_events)) if import_events else None,
+                auto_export_policy=tell(events=list(export_events)) if export_events else None,
             ),
         )
 
