@@ -289,23 +289,22 @@ def replace_one_by_one(
     group: autoscaling.CfnAutoScalingGroup,
     *,
     min_in_service: int,
-    signals: bool,
-    initial_count: int,
+    signals: int | None = None,
     replacement_timeout: str = SIGNAL_TIMEOUT,
 ) -> None:
-    """Makes CloudFormation replace `group`'s machines one at a time, and with `signals` await the
-    first `at_first`.
+    """Makes CloudFormation replace `group`'s machines one at a time. `signals`: how many machines
+    the first deploy awaits, each of which signals when it is ready; None: they signal nothing.
     """
     group.cfn_options.update_policy = CfnUpdatePolicy(
         auto_scaling_rolling_update=CfnAutoScalingRollingUpdate(
             max_batch_size=1,
             min_instances_in_service=min_in_service,
-            pause_time=replacement_timeout if signals else "PT3M",
+            pause_time="PT3M" if signals is None else replacement_timeout,
             suspend_processes=["AZRebalance", "AlarmNotification", "ScheduledActions"],
-            wait_on_resource_signals=signals or None,
+            wait_on_resource_signals=None if signals is None else True,
         )
     )
-    if signals and initial_count:
+    if signals:
         group.cfn_options.creation_policy = CfnCreationPolicy(
-            resource_signal=CfnResourceSignal(count=initial_count, timeout=SIGNAL_TIMEOUT)
+            resource_signal=CfnResourceSignal(count=signals, timeout=SIGNAL_TIMEOUT)
         )

@@ -409,7 +409,8 @@ class NodeGroup(Construct):
         # If only the deploy knows the limits, no machine has to stay in service.
         unknown = is_token(least) or is_token(most)
         kept = 0 if unknown else max(0, min(least, most - 1))
-        replace_one_by_one(group, min_in_service=kept, signals=signals, initial_count=desired)
+        awaited = desired if signals else None
+        replace_one_by_one(group, min_in_service=kept, signals=awaited)
         acknowledge(
             group,
             "disks and IMDSv2 are settled in the launch template, which the rules do not follow "

@@ -278,9 +278,7 @@ class SelfManagedCluster(Construct):
         # The old machine ends before the new one starts: there is one address and one volume. Auto
         # Scaling retries the launch while the old machine still holds the interface, hence the
         # longer timeout, half an hour.
-        replace_one_by_one(
-            self.group, min_in_service=0, signals=True, initial_count=1, replacement_timeout="PT30M"
-        )
+        replace_one_by_one(self.group, min_in_service=0, signals=1, replacement_timeout="PT30M")
 
     def _acknowledge(self) -> None:
         """Acknowledges findings of the usual checks, with the reasons."""

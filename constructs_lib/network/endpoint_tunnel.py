@@ -121,7 +121,7 @@ class EndpointTunnel(Construct):
             launch_template=launch_template_of(template),
             max_instance_lifetime=MONTH,
         )
-        replace_one_by_one(machine, min_in_service=0, signals=False, initial_count=0)
+        replace_one_by_one(machine, min_in_service=0)
         for tagged in (template, machine):
             Tags.of(tagged).add(TAG, document_name)
             Tags.of(tagged).add("Name", document_name)
