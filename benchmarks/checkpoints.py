@@ -5,7 +5,9 @@
     python benchmarks/checkpoints.py --gigabytes 1 [--speed 50] [--interval 10]
 
 measures instead what a command's save costs on a volume that takes so many MB/s, without and with
-`checkpoints: local`: for how long training stands still, and what a kill loses.
+`checkpoints: local`: for how long training stands still, and what a kill of its process or its pod
+loses. Seconds of work are those of training, without those in which it stood still. TMPDIR says
+where the scratch is: on a machine with a slow disk, /dev/shm, with 8 GB for saves of 1 GB.
 
 A job of two trainers is killed at random moments: a trainer, or with fleet-ps also a pserver. Each
 record that a trainer was given is written down with its time, so that work done again shows. A kill
@@ -20,11 +22,14 @@ import os
 import random
 import re
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(PROJECT / "tests" / room) for room in ("fleet", "node")]
@@ -71,72 +76,111 @@ SAVES = """
 import json, os, sys, time
 block, path = os.urandom(4 << 20), sys.argv[1] if len(sys.argv) > 1 else ""
 step = int(path.rpartition("-")[2]) if path else 0
-if path:
-    print(f"resumed {step} {time.time()}", flush=True)
+print(f"began behind {step} at {time.time()}", flush=True)
 saved = time.time()
 tensor = {"dtype": "U8", "shape": [BLOCKS << 22], "data_offsets": [0, BLOCKS << 22]}
 HEAD = json.dumps({"weights": tensor}).encode()
 os.makedirs("output", exist_ok=True)
-while not os.path.exists(RELEASED):
-    time.sleep(0.1)
+while True:
+    time.sleep(SECONDS)
     step += 1
-    print(f"step {step} {time.time()}", flush=True)
+    print(f"step {step} at {time.time()}", flush=True)
     if time.time() - saved > INTERVAL:
-        began = time.time()
+        began, busy = time.time(), time.process_time()
         os.mkdir(f"output/step-{step}")
         with open(f"output/step-{step}/weights.safetensors", "wb", buffering=0) as file:
             file.write(len(HEAD).to_bytes(8, "little") + HEAD)
             for _ in range(BLOCKS):
                 file.write(block)
         saved = time.time()
-        print(f"stood {saved - began:.2f}", flush=True)
+        print(f"stood {saved - began:.2f} busy {time.process_time() - busy:.2f}", flush=True)
         for old in sorted(os.listdir("output"), key=lambda name: int(name[5:]))[:-2]:
             os.remove(f"output/{old}/weights.safetensors")
             os.rmdir(f"output/{old}")
 """
+SECONDS_PER_STEP, SAVES_BEFORE = 0.1, 4
+"""The kill comes when 0.8 of the interval after so many saves is over."""
 
 
-def save(place: Path, options: argparse.Namespace, checkpoints: str, victim: str) -> str:
-    """Kills a process or a pod shortly before the third save. Returns what that and a save cost."""
+class Cost(NamedTuple):
+    """What one run showed, in seconds."""
+
+    stood: float
+    """The median of how long training stood still for a save."""
+    busy: float
+    """The processor time of that: on a busy machine it stands still for longer."""
+    lost: float
+    """Work lost at the kill."""
+    away: float
+    """From the kill to the next attempt's training."""
+
+
+def save(place: Path, options: argparse.Namespace, checkpoints: str, victim: str) -> Cost:
+    """Kills a process or a pod shortly before a save."""
     library = place / "slow.so"
     if not library.exists():
         compiler = ["gcc", "-shared", "-fPIC", "-O2", "-x", "c", "-", "-o", str(library), "-ldl"]
         subprocess.run(compiler, input=SLOW_WRITES, text=True, check=True)
-    own = place / f"{checkpoints}-{victim}"
-    own.mkdir()
-    with StandIns(
-        own, 1, program=ENTRY, RUNTIME="launch", CHECKPOINTS=checkpoints, ATTEMPTS="9",
+    with tempfile.TemporaryDirectory(dir=place) as own, StandIns(
+        Path(own), 1, program=ENTRY, RUNTIME="launch", CHECKPOINTS=checkpoints, ATTEMPTS="9",
         COMMAND=json.dumps([sys.executable, "train.py"]), RESUME='["{newest:output/step-*}"]',
         CHECKPOINT_FILES='["weights.safetensors"]',
     ) as pods:  # fmt: skip
-        values = (str(own / "released"), options.interval, int(options.gigabytes * 1e9 / (4 << 20)))
-        program = f"RELEASED, INTERVAL, BLOCKS = {values!r}\n{SAVES}"
+        values = (SECONDS_PER_STEP, options.interval, int(options.gigabytes * 1e9 / (4 << 20)))
+        program = f"SECONDS, INTERVAL, BLOCKS = {values!r}\n{SAVES}"
         (pods.folder.program("quick_start") / "train.py").write_text(program)
         environment = pods.environment
         slow = {"LD_PRELOAD": str(library), "MEGABYTES": str(options.speed)}
         pods.environment = lambda index, **more: environment(index, **more) | slow
         pods.start()
-        pods.wait_until(lambda: len(re.findall("stood", pods.log(0))) >= 2)
+        pods.wait_until(lambda: len(re.findall("stood", pods.log(0))) >= SAVES_BEFORE)
         time.sleep(0.8 * options.interval)
-        stood = [float(seconds) for seconds in re.findall(r"stood ([\d.]+)", pods.log(0))]
-        steps = {
-            int(step): float(at) for step, at in re.findall(r"step (\d+) ([\d.]+)", pods.log(0))
-        }
-        killed = time.time()
+        log, killed = pods.log(0), time.time()
         if victim == "pod":
             pods.kill(0)
             pods.start(0)
         else:
             os.kill(pods.child(0, "trainer"), signal.SIGKILL)
-        pods.wait_for(0, r"resumed \d+")
-        step, at = re.findall(r"resumed (\d+) ([\d.]+)", pods.log(0))[-1]
-        pods.release()
-        pods.end_with(0)
-        return (
-            f"stands still {sum(stood) / len(stood):6.2f} s a save; a killed {victim} loses "
-            f"{killed - steps[int(step)]:5.1f} s of work and trains again after "
-            f"{float(at) - killed:.1f} s"
+        began = r"began behind (\d+) at ([\d.]+)"
+        attempts = 1 if victim == "pod" else 2  # In the log of this pod.
+        pods.wait_until(lambda: len(re.findall(began, pods.log(0))) >= attempts)
+        step, at = re.findall(began, pods.log(0))[-1]
+        stood, busy = (
+            list(map(float, re.findall(rf"{word} ([\d.]+)", log))) for word in ("stood", "busy")
         )
+        times = {int(of): float(when) for of, when in re.findall(r"step (\d+) at ([\d.]+)", log)}
+        first, last = times[1], max(times)
+        seconds = (times[last] - first - sum(stood)) / (last - 1)
+        lost = (last - int(step)) * seconds
+        return Cost(statistics.median(stood), statistics.median(busy), lost, float(at) - killed)
+
+
+def compare(place: Path, options: argparse.Namespace) -> None:
+    """Prints what was measured with checkpoints on the volume, and on the scratch."""
+    costs = {
+        (checkpoints, victim): save(place, options, checkpoints, victim)
+        for checkpoints in ("volume", "local")
+        for victim in ("process", "pod")
+    }
+
+    def tell(what: str, measure: Callable[[str], float]) -> None:
+        volume, local = map(measure, ("volume", "local"))
+        print(f"{what:44}{volume:8.2f}{local:8.2f}{local / max(volume, 0.01):8.2f}")
+
+    print(
+        f"saves of {options.gigabytes:g} GB after {options.interval:g} s of training each, on a "
+        f"volume with {options.speed:g} MB/s; killed {0.8 * options.interval:g} s behind one"
+    )
+    print(f"{'checkpoints:':44}{'volume':>8}{'local':>8}{'ratio':>8}")
+    tell("training stands still for a save, s", lambda kind: costs[kind, "process"].stood)
+    tell("of that, processor time, s", lambda kind: costs[kind, "process"].busy)
+    tell(
+        "share of the time in which it trains",
+        lambda kind: options.interval / (options.interval + costs[kind, "process"].stood),
+    )
+    for victim in ("process", "pod"):
+        tell(f"a killed {victim}: work lost, s", lambda kind: costs[kind, victim].lost)  # noqa: B023
+        tell(f"a killed {victim}: until it trains again, s", lambda kind: costs[kind, victim].away)  # noqa: B023
 
 
 def trained(job: TrainingJob, trainer: int) -> list[tuple[int, float, list[str]]]:
@@ -193,9 +237,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.gigabytes:
         with tempfile.TemporaryDirectory() as place:
-            for checkpoints, victim in itertools.product(("local", "volume"), ("process", "pod")):
-                cost = save(Path(place), options, checkpoints, victim)
-                print(f"checkpoints: {checkpoints:6}  {cost}", flush=True)
+            compare(Path(place), options)
         return
     servers = options.runtime == "fleet-ps"
     with (

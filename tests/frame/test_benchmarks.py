@@ -21,6 +21,8 @@ SMALL = {
     "synth": "--repeat 1 --row 20",
     "throughput": "--rounds 1 --pods 2 --passes 2 --lines 600",
 }
+MORE = {"checkpoints": "--gigabytes 0.02 --interval 2"}
+"""What those measure that have two measurements."""
 
 
 def test_each_benchmark_is_here() -> None:
@@ -29,9 +31,9 @@ def test_each_benchmark_is_here() -> None:
 
 @pytest.mark.slow
 @pytest.mark.long
-@pytest.mark.parametrize("name", SMALL)
-def test_a_benchmark_runs(name: str) -> None:
-    program = [sys.executable, ROOT / f"benchmarks/{name}.py", *SMALL[name].split()]
+@pytest.mark.parametrize(("name", "words"), [*SMALL.items(), *MORE.items()])
+def test_a_benchmark_runs(name: str, words: str) -> None:
+    program = [sys.executable, ROOT / f"benchmarks/{name}.py", *words.split()]
     done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.strip()
