@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from paddle_node.runtimes.checkpoint import CheckpointCheck, CheckpointShape, file_fault
+from paddle_node.runtimes.checkpoint import CheckpointCheck, file_fault
 from test_file_progress import Job
 
 
@@ -79,9 +79,7 @@ def save(folder: Path, ranks: int = 2) -> Path:
 
 
 def test_a_folder_needs_its_files_of_every_rank_and_the_shards_of_its_index(tmp_path):
-    judge = CheckpointCheck(
-        CheckpointShape(("m.index.json | x", "rng_{rank}.pth", "scheduler.*"), "", 2)
-    )
+    judge = CheckpointCheck(("m.index.json | x", "rng_{rank}.pth", "scheduler.*"), "", 2)
     whole = save(tmp_path / "checkpoint-1")
     assert judge.fault(whole) == ""
     for name, said in {
@@ -99,7 +97,7 @@ def test_a_folder_needs_its_files_of_every_rank_and_the_shards_of_its_index(tmp_
 
 
 def test_a_file_overwritten_in_place_is_whole_once_the_last_one_is_the_newest(tmp_path):
-    judge = CheckpointCheck(CheckpointShape(("{stem}.pdopt", "{stem}.states"), "{stem}.states", 2))
+    judge = CheckpointCheck(("{stem}.pdopt", "{stem}.states"), "{stem}.states", 2)
     parts = [tmp_path / f"latest.{suffix}" for suffix in ("pdparams", "pdopt", "states")]
     for number, part in enumerate(parts):
         pickled(part)

@@ -22,9 +22,8 @@ from paddle_node.environment import ProgramEnvironment
 from paddle_node.failure import BadSetting, Failure, leave
 from paddle_node.retry import disk_full
 from paddle_node.training.backends.network import Model, embedding, ids, label, number, pooled
-from paddle_node.training.evaluated_job import EvaluatedJob
 from paddle_node.training.job import Job, Parse
-from paddle_node.training.pod_job import PodJob
+from paddle_node.training.pod_job import EvaluatedJob, PodJob
 from paddle_node.training.shard import Reader, lines
 from paddle_node.volume import passes
 

@@ -246,7 +246,8 @@ class LocalOutput:
     def _leave_out(self, parts: dict[str, Any]) -> None:
         """Counts the oldest checkpoints as not whole if one message cannot name all files."""
         room, before, self._left_out = ROOM, self._left_out, set()
-        for name in newest_first({name: of["changed"] for name, of in parts.items() if of}):
+        changed = {name: of["changed"] for name, of in parts.items() if of}
+        for name, _ in newest_first(changed, changed.get):
             room -= sum(FACTS + len(of) for of in parts[name]["files"])
             if room < 0:
                 parts[name] = None

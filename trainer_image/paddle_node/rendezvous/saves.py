@@ -163,8 +163,8 @@ class Saves:
             return []
         names = {name for listing in self._listings.values() for name in listing.parts}
         saves = {save.name: save for save in map(self._unite, sorted(names)) if save is not None}
-        order = newest_first({save.name: save.changed for save in saves.values()})
-        return [saves[name] for name in order]
+        order = newest_first(saves, lambda name: saves[name].changed)
+        return [saves[name] for name, _ in order]
 
     def _unite(self, name: str) -> Save | None:
         parts = [self._listings[rank].parts.get(name, EMPTY) for rank in range(self._pods)]
@@ -200,7 +200,7 @@ class Saves:
 
     def _is_anothers(self, name: str, rank: int) -> bool:
         """Whether a file is by its name that of a process in another pod than `rank`'s."""
-        for pattern in self._check.shape.files if self._check is not None else ():
+        for pattern in self._check.files if self._check is not None else ():
             for choice in pattern.split("|"):
                 words = fnmatch.translate(choice.strip()).replace(re.escape(RANK), r"(\d+)")
                 if RANK in choice and (match := re.match(words, PurePosixPath(name).name)):
@@ -221,7 +221,7 @@ class Saves:
         changed = dict.fromkeys(resumption.published, 0)
         changed |= {save.name: save.changed for save in self.list_complete()}
         chosen = resumption.resumed.get("newest", "")
-        order = newest_first(changed)
+        order = [name for name, _ in newest_first(changed, changed.get)]
         return order[order.index(chosen) :] if chosen in order else []
 
     def advance(self, final: bool = False, rest: bool = False) -> list[Step] | None:

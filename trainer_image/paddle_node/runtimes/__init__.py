@@ -51,10 +51,8 @@ class Process:
     def __post_init__(self) -> None:
         # Paddle expects every peer's endpoint in one variable.
         words = [("an argument", word) for word in self.argv]
-        for what, text in [
-            *words,
-            *((name, f"{name}={value}") for name, value in self.environ.items()),
-        ]:
+        words += [(name, f"{name}={value}") for name, value in self.environ.items()]
+        for what, text in words:
             if (length := len(os.fsencode(text))) > LONGEST_STRING:
                 raise BadSetting(
                     f"{what} of the {self.role} has {length} bytes: Linux starts no program with "

@@ -130,9 +130,8 @@ class AttemptOutput:
         assert self.root is not None
         began = _read_beginning(self.root) or {}
         durable.write(self.root / BEGAN, json.dumps({**began, **facts, "whole": True}))
-        for entry in durable.entries(self._folder.attempts):
-            attempt = self._folder.attempts / entry.name
-            if entry.is_dir(follow_symlinks=False) and attempt != self.root:
+        for attempt in passes.list_attempts(self._folder):
+            if attempt != self.root:
                 _forget(attempt)
         self.show()
 
@@ -201,13 +200,7 @@ class AttemptOutput:
         """Yields the folders of commands' attempts, newest first, with what each began with. One
         that a process of an ended attempt made anew has no such record.
         """
-        attempts = [
-            self._folder.attempts / entry.name
-            for entry in durable.entries(self._folder.attempts)
-            if entry.is_dir(follow_symlinks=False)
-        ]
-        attempts.sort(key=lambda attempt: passes.attempt_number(attempt.name), reverse=True)
-        for attempt in attempts:
+        for attempt in reversed(passes.list_attempts(self._folder)):
             if (began := _read_beginning(attempt)) is not None:
                 yield attempt, began
 

@@ -14,7 +14,7 @@ import pickletools
 import struct
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -41,26 +41,21 @@ _NO_SUCH_FILE = (
 """The errors of reading a file of another kind: anything may be on the volume."""
 
 
-@dataclass(frozen=True)
-class CheckpointShape:
-    """The files of a whole checkpoint of a stack."""
+@dataclass
+class CheckpointCheck:
+    """Says what is missing in a stack's checkpoints, and reads each file once while it stays the
+    same.
+    """
 
     files: Sequence[str]
-    """Names or globs: in its folder, or beside its file, with {stem}; {rank}: one for each rank;
-    `a | b`: one of the two.
+    """What a whole one has, by names or globs: in its folder, or beside its file, with {stem};
+    {rank}: one for each rank; `a | b`: one of the two.
     """
     last: str
     """The one that is written last; empty: unknown."""
     ranks: int
     """Ranks whose files have to be there; 0: those of none are asked for."""
-
-
-class CheckpointCheck:
-    """Says what is missing in checkpoints, and reads each file once while it stays the same."""
-
-    def __init__(self, checkpoint: CheckpointShape) -> None:
-        self.shape = checkpoint
-        self._seen: dict[Path, tuple[_Stamp, str]] = {}
+    _seen: dict[Path, tuple[_Stamp, str]] = field(default_factory=dict)
 
     def fault(self, path: Path) -> str:
         """Returns why a checkpoint, a folder or a file, is not whole; empty: it is. Raises OSError
@@ -78,7 +73,7 @@ class CheckpointCheck:
 
     def _fault(self, path: Path, stamp: _Stamp) -> str:
         states = {name: (size, changed) for name, size, changed in stamp}
-        if fault := self.find_missing(states, "" if path.is_dir() else _stem(path).name):
+        if fault := self.find_missing(states, "" if path.is_dir() else path.stem):
             return fault
         folder = path if path.is_dir() else path.parent
         for name in states:
@@ -90,30 +85,23 @@ class CheckpointCheck:
         """Returns which of a checkpoint's files is not among these, with their sizes and times, or
         was written too late; `stem`: of its file, empty for a folder.
         """
-        values = {STEM: stem} if stem else {}
         beside: list[str] = []
-        for pattern in self.shape.files:
-            for name in self._names(pattern.replace(STEM, values.get(STEM, STEM))):
+        for pattern in self.files:
+            many = range(self.ranks) if RANK in pattern else (0,)
+            for rank in many:
+                name = pattern.replace(STEM, stem or STEM).replace(RANK, str(rank))
                 fits = [fnmatch.filter(states, choice.strip()) for choice in name.split("|")]
                 matches = [match for choice in fits for match in choice]
                 if not any(states[match][0] for match in matches):
                     return f"{name} is {'empty' if matches else 'missing'}"
                 if RANK not in pattern:
                     beside += matches
-        last = self.shape.last.replace(STEM, values.get(STEM, STEM))
-        if last:
+        if last := self.last.replace(STEM, stem or STEM):
             written = max(states[name][1] for name in fnmatch.filter(states, last))
             newer = [name for name in beside if states[name][1] > written]
             if newer:
                 return f"{newer[0]} is newer than {last}, which is written last"
         return ""
-
-    def _names(self, pattern: str) -> Iterator[str]:
-        if RANK not in pattern:
-            yield pattern
-            return
-        for rank in range(self.shape.ranks):
-            yield pattern.replace(RANK, str(rank))
 
 
 def members(path: Path) -> list[Path]:
@@ -122,11 +110,10 @@ def members(path: Path) -> list[Path]:
     """
     if path.is_dir():
         return [file for file in durable.walk(path) if file.is_file()]
-    stem = _stem(path).name
     return [
         path.parent / entry.name
         for entry in durable.entries(path.parent)
-        if PurePosixPath(entry.name).stem == stem and entry.is_file()
+        if PurePosixPath(entry.name).stem == path.stem and entry.is_file()
     ]
 
 
@@ -241,10 +228,6 @@ class _SkippingFile:
             raise EOFError
         self._file.seek(count, os.SEEK_CUR)
         return _SkippedBytes(count)
-
-
-def _stem(path: Path) -> Path:
-    return path.with_suffix("")
 
 
 def _stamps(path: Path, files: Sequence[Path]) -> Iterator[tuple[str, int, int]]:

@@ -15,8 +15,8 @@ from paddle_node.environment import PodEnvironment
 from paddle_node.failure import BadSetting
 from paddle_node.runtimes import NO_SCRATCH, History, Resumption, remarks
 from paddle_node.runtimes.attempt_output import OUTPUT, AttemptOutput, Facts
-from paddle_node.runtimes.checkpoint import CheckpointCheck, CheckpointShape, members
-from paddle_node.runtimes.series import Number, Series
+from paddle_node.runtimes.checkpoint import CheckpointCheck, members
+from paddle_node.runtimes.series import Number, Series, newest_first
 from paddle_node.volume import durable, publication
 from paddle_node.volume.passes import Identity
 
@@ -74,7 +74,7 @@ class FileProgress:
         self._known = self._state()
         passed_over = torn
         newest: dict[str, str] = {}
-        for name, _ in self._newest(self._resume):
+        for name, _ in newest_first(self._names(self._resume), self._change_time):
             candidate = {"newest": name, "content": self._find_content(name)}
             # If no checkpoint can be loaded, the job tries the newest one, and fails: it never
             # starts anew over existing files.
@@ -118,9 +118,9 @@ class FileProgress:
         self._root = self._folder.attempt(self._pod.run_id, attempt)
         facts = self._output.facts(attempt) or self._facts
         best = tuple(facts.get("best", ()))
-        names, series = self._series(best, facts)
+        series = self._series(best, facts)
         if series.certain:
-            for name in _sort_by_number(names, series):
+            for name in series.highest_first():
                 if series.numbers[name] <= best:
                     break
                 if self._change_time(name) is not None:
@@ -155,7 +155,7 @@ class FileProgress:
 
     def save_time(self) -> float:
         # What no later attempt can resume from is lost, whatever progress it was.
-        newest = self._newest(self._resume)
+        newest = newest_first(self._names(self._resume), self._change_time)
         return next((changed for _, changed in newest), 0) / 1e9
 
     def has_progressed(self) -> bool:
@@ -170,10 +170,9 @@ class FileProgress:
     def _describe_start(self, earlier: Facts) -> Facts:
         """Returns what is known of progress as an attempt begins, for the next ones to compare."""
         best = tuple(earlier.get("best", ()))
-        names, series = self._series(best, earlier)
-        whole = (
-            name for name in _sort_by_number(names, series) if self._change_time(name) is not None
-        )
+        series = self._series(best, earlier)
+        numbered = series.highest_first()
+        whole = (name for name in numbered if self._change_time(name) is not None)
         if (newest := next(whole, None)) is not None:
             best = max(best, series.numbers[newest])
         contents = [
@@ -186,15 +185,12 @@ class FileProgress:
             "contents": list(dict.fromkeys(contents))[-MOST_CONTENTS:],
         }
 
-    def _series(self, best: Number, facts: Facts) -> tuple[list[str], Series]:
-        """Returns the names of what counts as progress; the run's best number is part of the
-        series.
-        """
-        names = self._names(self._progress)
-        series = Series.parse(names)
+    def _series(self, best: Number, facts: Facts) -> Series:
+        """Returns what counts as progress; the run's best number is part of the series."""
+        series = Series.parse(self._names(self._progress))
         others = {number for number in series.numbers.values() if number} - {best}
         certain = series.certain or facts.get("series", False) or bool(best and others)
-        return names, Series(series.numbers, certain)
+        return Series(series.numbers, certain)
 
     def _list_plain(self, series: Series) -> Iterator[tuple[str, str]]:
         """Yields the files whose contents count, because no number in the name does, with their
@@ -209,7 +205,7 @@ class FileProgress:
 
     def _state(self) -> str:
         names = self._names(self._progress)
-        newest = next(self._newest(self._progress, names), ("", 0))
+        newest = next(newest_first(names, self._change_time), ("", 0))
         # Of checkpoints, one that is not whole yet is no change.
         return f"{0 if self._check else len(names)} {newest}"
 
@@ -218,25 +214,6 @@ class FileProgress:
             return []
         here = [name for name in self.scratch.saves if PurePosixPath(name).match(pattern)]
         return sorted({*durable.names(self._root, pattern), *here})
-
-    def _newest(self, pattern: str, names: list[str] | None = None) -> Iterator[tuple[str, int]]:
-        """Yields non-empty matches, newest first, with the time of their last change. The numbers
-        in the names decide; the time decides between a name without any and the others.
-        """
-        names = self._names(pattern) if names is None else names
-        series = Series.parse(names)
-        plain = [
-            (changed, name)
-            for name in names
-            if not series.numbers[name] and (changed := self._change_time(name)) is not None
-        ]
-        plain.sort()
-        for name in _sort_by_number(names, series):
-            if (changed := self._change_time(name)) is not None:
-                while plain and plain[-1][0] > changed:
-                    yield plain[-1][1], plain.pop()[0]
-                yield name, changed
-        yield from ((name, changed) for changed, name in reversed(plain))
 
     def _change_time(self, name: str) -> int | None:
         """Returns when a match was last changed; None: it is empty, gone, or leads out of the
@@ -344,15 +321,7 @@ def checkpoint_check(pod: PodEnvironment) -> CheckpointCheck | None:
         return None
     # Where anybody's is resumed from, another number of ranks may have saved.
     ranks = 0 if pod.resume_from == "any" else pod.trainers * command.processes
-    return CheckpointCheck(
-        CheckpointShape(command.checkpoint_files, command.checkpoint_last, ranks)
-    )
-
-
-def _sort_by_number(names: list[str], series: Series) -> list[str]:
-    """Returns the names that have a number, the highest first."""
-    numbered = [name for name in names if series.numbers[name]]
-    return sorted(numbered, key=lambda name: (series.numbers[name], name), reverse=True)
+    return CheckpointCheck(command.checkpoint_files, command.checkpoint_last, ranks)
 
 
 def _files(path: Path) -> list[Path]:

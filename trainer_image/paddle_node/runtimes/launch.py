@@ -75,6 +75,8 @@ def process(
     # Of one pod there cannot be two worlds, however many ranks a script starts in it.
     together = pod.trainers > 1 and not pod.command.apart
     world = pod.trainers * pod.command.processes if together else 0
+    ours = str(Path(__file__).resolve().parents[2])
+    on_volume = pod.folder.attempt(pod.run_id, attempt.number)
     handed_on = {
         "OMP_NUM_THREADS": str(pod.threads),
         "PYTHONUNBUFFERED": "1",
@@ -86,12 +88,7 @@ def process(
         Variable.WORLD.value: str(world),
         Variable.STEPS.value: str(pod.folder.steps(pod.trainer_id, int(more["RANK"]))),
         # After the program's own path, for `paddle_node.report`.
-        "PYTHONPATH": ":".join(
-            filter(
-                None,
-                (HOOK, pod.environ.get("PYTHONPATH"), str(Path(__file__).resolve().parents[2])),
-            )
-        ),
+        "PYTHONPATH": ":".join(filter(None, (HOOK, pod.environ.get("PYTHONPATH"), ours))),
         **more,
     }
     try:
@@ -114,12 +111,7 @@ def process(
         environ=handed_on,
         log=log if several else pod.folder.train_log(pod.trainer_id),
         working_directory=pod.program,
-        link=(
-            here,
-            pod.scratch(attempt.number)
-            if attempt.local
-            else pod.folder.attempt(pod.run_id, attempt.number),
-        ),
+        link=(here, pod.scratch(attempt.number) if attempt.local else on_volume),
         world=world,
         judged=pod.command.success != EXIT_CODE,
     )

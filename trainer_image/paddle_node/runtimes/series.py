@@ -1,7 +1,7 @@
 """Orders a command's files by the numbers in their names. Pure."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 Number = tuple[int, ...]
@@ -37,19 +37,28 @@ class Series:
         }
         return cls(numbers, len({number for number in numbers.values() if number}) > 1)
 
+    def highest_first(self) -> list[str]:
+        """Returns the names that have a number."""
+        numbered = [name for name, number in self.numbers.items() if number]
+        return sorted(numbered, key=lambda name: (self.numbers[name], name), reverse=True)
 
-def newest_first(changed: Mapping[str, int]) -> list[str]:
-    """Orders names by their numbers; the time of the last change decides between a name without any
-    and the others.
+
+def newest_first(
+    names: Collection[str], changed: Callable[[str], int | None]
+) -> Iterator[tuple[str, int]]:
+    """Yields names by their numbers, each with the time of its last change, which decides between
+    a name without any and the others. `changed` returns that time, None for a name that does not
+    count; of names with numbers it is asked only as far as they are taken.
     """
-    numbers = Series.parse(changed).numbers
-    numbered = sorted((name for name in changed if numbers[name]), key=lambda n: (numbers[n], n))
-    plain = sorted((name for name in changed if not numbers[name]), key=lambda n: (changed[n], n))
-    order: list[str] = []
-    while numbered or plain:
-        later = plain and (not numbered or changed[plain[-1]] > changed[numbered[-1]])
-        order.append((plain if later else numbered).pop())
-    return order
+    series = Series.parse(names)
+    times = ((changed(name), name) for name in names if not series.numbers[name])
+    plain = sorted((time, name) for time, name in times if time is not None)
+    for name in series.highest_first():
+        if (time := changed(name)) is not None:
+            while plain and plain[-1][0] > time:
+                yield plain[-1][1], plain.pop()[0]
+            yield name, time
+    yield from ((name, time) for time, name in reversed(plain))
 
 
 def _parse(name: str) -> Number:

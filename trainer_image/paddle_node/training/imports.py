@@ -7,6 +7,7 @@ import ast
 import importlib.util
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
 
@@ -48,11 +49,12 @@ def follow(script: Path, folder: Path) -> Iterator[Import]:
             continue
         for module, names, line, nested in statements:
             optional = nested or not needed
-            places = _find_top(module.partition(".")[0])
-            if places is None or not any(place.is_relative_to(folder) for place in places):
-                yield Import(module, file, line, places is not None, own=False, optional=optional)
+            top = _find_top(module.partition(".")[0])
+            places = [] if top is None else [*_folders(top), *filter(None, [top.origin])]
+            if top is None or not any(Path(place).is_relative_to(folder) for place in places):
+                yield Import(module, file, line, top is not None, own=False, optional=optional)
                 continue
-            found, files = _find(module, names, places)
+            found, files = _find(top, module, names)
             yield Import(module, file, line, found, own=True, optional=optional)
             (later if optional else waiting).extend(files)
 
@@ -85,53 +87,41 @@ def _statements(file: Path, package: str) -> Iterator[tuple[str, list[str], int,
                 yield module, [alias.name for alias in statement.names], statement.lineno, nested
 
 
-def _find_top(name: str) -> list[Path] | None:
-    """Returns the files or folders of a top-level module; None: there is none."""
+def _find_top(name: str) -> ModuleSpec | None:
+    """Returns the specification of a top-level module; None: there is none."""
     try:
-        spec = importlib.util.find_spec(name)
+        return importlib.util.find_spec(name)
     except (ImportError, ValueError):  # A module that stands in for another.
-        return []
-    if spec is None:
-        return None
-    places = [*(spec.submodule_search_locations or ()), *filter(None, [spec.origin])]
-    return [Path(place) for place in places]
+        return ModuleSpec(name, None)
 
 
-def _find(module: str, names: list[str], places: list[Path]) -> tuple[bool, list[tuple[Path, str]]]:
-    """Returns whether an own module is there, and the files that its import runs, each with the
-    package that its relative imports begin from.
+def _folders(spec: ModuleSpec) -> list[str]:
+    """Returns the folders of a package's modules; none of a module."""
+    return list(spec.submodule_search_locations or ())
+
+
+def _file(spec: ModuleSpec, name: str) -> list[tuple[Path, str]]:
+    """Returns the file that the import of module `name` runs, if it has one, with the package that
+    its relative imports begin from.
     """
-    top, *parts = module.split(".")
-    folders = [place for place in places if place.is_dir()]
-    if not folders:
-        return not parts, [(place, "") for place in places]
-    package, files = top, _initials(folders, top)
-    for part in parts:
-        below, file = _look(folders, part)
-        package = f"{package}.{part}"
-        if file is not None:
-            return True, [*files, (file, package.rpartition(".")[0])]
-        if not below:  # A package may say itself where its modules are.
-            return any("__path__" in file.read_text(errors="replace") for file, _ in files), files
-        folders = below
-        files += _initials(folders, package)
-    for name in names:
-        below, file = _look(folders, name)
-        files += [(file, package)] if file is not None else _initials(below, f"{package}.{name}")
+    package = name if _folders(spec) else name.rpartition(".")[0]
+    return [(Path(spec.origin), package)] if spec.has_location and spec.origin else []
+
+
+def _find(top: ModuleSpec, module: str, names: list[str]) -> tuple[bool, list[tuple[Path, str]]]:
+    """Returns whether an own module is there, `top` or below it, and the files that its import
+    runs, as `_file` does.
+    """
+    spec, package, files = top, top.name, _file(top, top.name)
+    for part in module.split(".")[1:]:
+        # By its last name alone: of a folder in a package Python asks the imported package.
+        below = PathFinder.find_spec(part, _folders(spec))
+        if below is None:  # A package, or a module, may say itself where its modules are.
+            says = any("__path__" in file.read_text(errors="replace") for file, _ in files)
+            return says or not (_folders(spec) or spec is top), files
+        spec, package = below, f"{package}.{part}"
+        files += _file(spec, package)
+    for name in names if _folders(spec) else ():
+        if below := PathFinder.find_spec(name, _folders(spec)):
+            files += _file(below, f"{package}.{name}")
     return True, files
-
-
-def _look(folders: list[Path], name: str) -> tuple[list[Path], Path | None]:
-    """Returns the folders of a package or, if it is one, the file of a module."""
-    below = [folder / name for folder in folders if (folder / name).is_dir()]
-    if not _initials(below, name):
-        files = [folder / f"{name}.py" for folder in folders]
-        files += [file for folder in folders for file in folder.glob(f"{name}.*so")]
-        if file := next((file for file in files if file.is_file()), None):
-            return [], file
-    return below, None
-
-
-def _initials(folders: list[Path], package: str) -> list[tuple[Path, str]]:
-    files = (folder / "__init__.py" for folder in folders)
-    return [(file, package) for file in files if file.is_file()]

@@ -10,11 +10,11 @@ import math
 import random
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -25,11 +25,46 @@ from paddle_node.failure import BadSetting, leave
 from paddle_node.training.backends.backend import Backend, Sample
 from paddle_node.training.saver import Saver
 from paddle_node.training.shard import Parser, Record, Shard
-from paddle_node.training.start import Start
 from paddle_node.training.step_reports import StepReports
 from paddle_node.volume import pass_metrics, passes
 from paddle_node.volume.goodput import DATA, SAVING, TRAINING
+from paddle_node.volume.job_folder import JobFolder
 from paddle_node.volume.passes import Position
+
+
+@dataclass(frozen=True)
+class Start:
+    """What an attempt begins with, as its `Resumption` says.
+
+    All None: new parameters, and the first pass.
+    """
+
+    pass_number: int | None = None
+    """The newest complete pass."""
+    folder: Path | None = None
+    """Its folder."""
+    interrupted: Path | None = None
+    """The newest checkpoint inside the pass behind it."""
+
+    @classmethod
+    def read(cls, job: JobFolder, resumed: Mapping[str, str]) -> Self:
+        """Reads what the agent handed on (`Variable.RESUMED`)."""
+
+        def folder(name: str) -> Path | None:
+            return job.output / resumed[name] if name in resumed else None
+
+        number = int(resumed["pass"]) if "pass" in resumed else None
+        return cls(number, folder("folder"), folder("interrupted"))
+
+    @property
+    def parameters(self) -> Path | None:
+        """The folder with the parameters to load."""
+        return self.interrupted or self.folder
+
+    @property
+    def first_pass(self) -> int:
+        """The first pass that is not complete."""
+        return 0 if self.pass_number is None else self.pass_number + 1
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import io
 import json
 import re
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Self
 
@@ -28,6 +29,8 @@ SHARED = re.compile(r"shared/[0-9a-f]{16}/[0-9a-f]{32}")
 """A shared copy's folder, relative to the volume: a digest of the source's address, then one of its
 content's marks.
 """
+_SETTINGS = attrgetter("source", "format", "seed", "hold_out", "shared", "inputs")
+"""What a split was made of, and how."""
 
 
 class ManifestError(BadData):
@@ -164,20 +167,8 @@ class DataManifest:
 
     def is_same_split(self, other: Self) -> bool:
         """Returns whether both are splits of the same source with the same settings."""
-
-        def settings(manifest: Self) -> tuple[object, ...]:
-            shards = len(manifest.shards)
-            return (
-                manifest.source,
-                manifest.format,
-                manifest.seed,
-                manifest.hold_out,
-                shards,
-                manifest.shared,
-                manifest.inputs,
-            )
-
-        return settings(self) == settings(other)
+        mine, others = _SETTINGS(self), _SETTINGS(other)
+        return (mine, len(self.shards)) == (others, len(other.shards))
 
     def as_json(self) -> str:
         document = {

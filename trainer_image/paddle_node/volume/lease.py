@@ -172,18 +172,8 @@ class Lease:
 
     def record(self, **state: Any) -> str:
         """Returns the content of the lease's file."""
-        return (
-            json.dumps(
-                {
-                    "run": self._run_id,
-                    "boot": self._incarnation,
-                    "expiry": float(self._expiry),
-                    **state,
-                    "time": time.time(),
-                }
-            )
-            + "\n"
-        )
+        run = {"run": self._run_id, "boot": self._incarnation, "expiry": float(self._expiry)}
+        return json.dumps({**run, **state, "time": time.time()}) + "\n"
 
 
 def holder(folder: Path) -> Holder | None:

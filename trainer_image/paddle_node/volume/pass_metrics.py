@@ -26,14 +26,8 @@ def format_line(facts: Mapping[str, Any]) -> str:
 def parse_line(line: str) -> dict[str, float]:
     """Returns the facts in a log line that `format_line` made; empty for any other line."""
     match = _LINE.fullmatch(line)
-    return (
-        {
-            name: float(value)
-            for name, _, value in (word.partition("=") for word in match[1].split())
-        }
-        if match
-        else {}
-    )
+    words = (word.partition("=") for word in match[1].split()) if match else ()
+    return {name: float(value) for name, _, value in words}
 
 
 def append(file: Path, metrics: Mapping[str, Any], sync: bool = True) -> None:

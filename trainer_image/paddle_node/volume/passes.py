@@ -160,7 +160,7 @@ def read_listing(
 
 def last_attempt(folder: JobFolder) -> int:
     """Returns the highest number among the attempts' folders; 0: there are none."""
-    attempts = durable.entries(folder.output / "attempts")
+    attempts = durable.entries(folder.attempts)
     return max((attempt_number(entry.name) for entry in attempts), default=0)
 
 
@@ -186,23 +186,17 @@ def discard_incomplete(folder: JobFolder) -> list[Path]:
 
 def keep_newest(
     folder: JobFolder, identity: Identity, count: int, good: set[Path], kind: str = PASS
-) -> list[SealedFolder]:
-    """Removes all good folders of this identity except the `count` newest (0 keeps all). Returns
-    those removed.
+) -> None:
+    """Removes all good folders of this identity except the `count` newest (0 keeps all).
 
     `good` holds folders whose bytes this process has read or written; this call adds those that it
     verifies.
     """
     if not count:
-        return []
-    surplus = [
-        pass_
-        for pass_ in read_newest_first(folder, kind)
-        if pass_.identity == identity and _is_good(pass_.folder, good)
-    ][count:]
-    for pass_ in surplus:
+        return
+    own = (pass_ for pass_ in read_newest_first(folder, kind) if pass_.identity == identity)
+    for pass_ in [pass_ for pass_ in own if _is_good(pass_.folder, good)][count:]:
         remove(folder, pass_)
-    return surplus
 
 
 def remove(folder: JobFolder, saved: SealedFolder) -> None:
@@ -385,23 +379,23 @@ def _is_good(directory: Path, good: set[Path]) -> bool:
     return True
 
 
-def _folders(folder: JobFolder, kind: str) -> list[Path]:
-    """Returns folders by attempt, whose numbers are never reused, then by pass. Links are a
-    person's and are not followed.
+def list_attempts(folder: JobFolder) -> list[Path]:
+    """Returns the attempts' folders by number, which is never reused. Links are a person's and are
+    not followed.
     """
-    attempts = [
-        folder.output / "attempts" / entry.name
-        for entry in durable.entries(folder.output / "attempts")
-        if entry.is_dir(follow_symlinks=False)
-    ]
-    folders = [
+    entries = durable.entries(folder.attempts)
+    names = (entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+    return [folder.attempts / name for name in sorted(names, key=attempt_number)]
+
+
+def _folders(folder: JobFolder, kind: str) -> list[Path]:
+    """Returns what attempts have sealed, or were to seal: by attempt, then by pass."""
+    return [
         attempt / entry.name
-        for attempt in attempts
+        for attempt in list_attempts(folder)
         for entry in durable.entries(attempt)
         if re.fullmatch(kind, entry.name) and entry.is_dir(follow_symlinks=False)
     ]
-    folders.sort(key=lambda directory: (attempt_number(directory.parent.name), directory.name))
-    return folders
 
 
 def attempt_number(name: str) -> int:

@@ -9,7 +9,6 @@ import json
 import math
 import os
 import re
-import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from paddle_node.command_line import compile_pattern
+from paddle_node.volume import durable
 from paddle_node.volume.job_folder import JobFolder
 
 STEP = "step"
@@ -162,16 +162,12 @@ def read_file(file: Path, offset: int = 0) -> bytes:
     """Returns a file's content from a byte on, or so many bytes before its end; nothing of what is
     no file. Raises OSError.
     """
-    # Neither a link to elsewhere nor a pipe, on which this process would wait.
-    descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        state = os.fstat(descriptor)
-        if not stat.S_ISREG(state.st_mode):
-            return b""
-        begin = offset if offset >= 0 else max(0, state.st_size + offset)
-        return os.pread(descriptor, min(state.st_size, FILE_BYTES), begin)
-    finally:
-        os.close(descriptor)
+    if (stream := durable.open_file(file)) is None:
+        return b""
+    with stream:
+        size = os.fstat(stream.fileno()).st_size
+        stream.seek(offset if offset >= 0 else max(0, size + offset))
+        return stream.read(min(size, FILE_BYTES))
 
 
 def first_report(folder: JobFolder, attempt: int) -> float | None:
