@@ -29,7 +29,7 @@ from paddle_node.failure import Failure
 from paddle_node.rendezvous import messages as m
 from paddle_node.rendezvous.current_attempt import SILENCE_SHARE
 from paddle_node.rendezvous.policy import NOT_ITS_FAULT, Facts
-from paddle_node.runtimes import Process, Runtime, remarks
+from paddle_node.runtimes import Process, Runtime, python_program, remarks
 
 MOST_NAMED = 5
 """Processes that one sentence names."""
@@ -128,7 +128,8 @@ class WorkerGroup:
         self._pod = pod
         # What a program requires may bring other versions of what a standby has imported.
         if not self._standby and not pod.environment:
-            for process in self._runtime.standby(pod):
+            for role, modules in self._runtime.standby.items():
+                process = python_program.standby(pod, role, modules)
                 self._standby.append(self._workers.start(process, self._name(process)))
 
     async def check(self, process: Process) -> str | None:

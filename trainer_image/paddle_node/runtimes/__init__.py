@@ -153,12 +153,9 @@ class Runtime:
     """Whether the program's folder stays as it is while the job runs, so that all pods must have
     read the same.
     """
-    standby: Callable[[PodEnvironment], tuple[Process, ...]] = lambda pod: ()
-    """Returns processes to start while peers are still missing, when the trainer id may be unknown.
-
-    Each imports the modules that are slow to import. Then it reads ONE line from its standard
-    input, the JSON object {"argv": [...], "environ": {...}} of the `Process` with the same role,
-    and becomes that process.
+    standby: Mapping[Role, Sequence[str]] = field(default_factory=dict)
+    """The modules that are slow to import, by the role of the process for which one stands by that
+    has imported them while peers are still missing (`python_program.standby`).
     """
 
 

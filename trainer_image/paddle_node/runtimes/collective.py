@@ -12,15 +12,6 @@ from paddle_node.runtimes import Process, Runtime, backend, launch, python_progr
 from paddle_node.runtimes.pass_progress import PassProgress
 
 
-def standby(pod: PodEnvironment) -> tuple[Process, ...]:
-    """Returns a standby trainer that imports Paddle before the last pod arrives."""
-    return (
-        python_program.standby(
-            pod, "trainer", "paddle_node.training.backends.collective", "paddle_node.training.loop"
-        ),
-    )
-
-
 def processes(
     pod: PodEnvironment, addresses: Sequence[str], attempt: Attempt
 ) -> tuple[Process, ...]:
@@ -35,4 +26,5 @@ def processes(
     return (python_program.process(pod, "trainer", cluster),)
 
 
-RUNTIME = Runtime(processes, PassProgress, standby=standby)
+STANDBY = ("paddle_node.training.backends.collective", "paddle_node.training.loop")
+RUNTIME = Runtime(processes, PassProgress, standby={"trainer": STANDBY})

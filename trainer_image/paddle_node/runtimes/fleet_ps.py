@@ -17,17 +17,6 @@ from paddle_node.runtimes.file_progress import FileProgress
 from paddle_node.runtimes.pass_progress import PassProgress
 
 
-def standby(pod: PodEnvironment) -> tuple[Process, ...]:
-    """Returns standbys that import Paddle before the last pod arrives."""
-    servers = "paddle_node.training.backends.parameter_servers"
-    return (
-        python_program.standby(pod, "server", "paddle_node.fleet", servers),
-        python_program.standby(
-            pod, "trainer", "paddle_node.fleet", "paddle_node.training.loop", servers
-        ),
-    )
-
-
 def processes(
     pod: PodEnvironment, addresses: Sequence[str], attempt: Attempt
 ) -> tuple[Process, ...]:
@@ -104,5 +93,7 @@ def _serve(pod: PodEnvironment, process: Process) -> Process:
     )
 
 
-RUNTIME = Runtime(processes, PassProgress, standby=standby)
+SERVER = ("paddle_node.fleet", "paddle_node.training.backends.parameter_servers")
+TRAINER = ("paddle_node.fleet", "paddle_node.training.loop", SERVER[1])
+RUNTIME = Runtime(processes, PassProgress, standby={"server": SERVER, "trainer": TRAINER})
 COMMAND = Runtime(command_processes, FileProgress)

@@ -1,7 +1,7 @@
 """The processes of runtimes whose users write `train.py`."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from paddle_node.contract import Variable
@@ -43,9 +43,10 @@ def environ(pod: PodEnvironment) -> dict[str, str]:
     }
 
 
-def standby(pod: PodEnvironment, role: Role, *modules: str) -> Process:
-    """Returns a process that imports `modules`, waits for a line on stdin, then runs as
-    `process(node)`.
+def standby(pod: PodEnvironment, role: Role, modules: Sequence[str]) -> Process:
+    """Returns a process that imports `modules`, while the trainer id may be unknown. Then it reads
+    ONE line from its standard input, the JSON object {"argv": [...], "environ": {...}} of the
+    `Process` with the same role, and becomes that process.
     """
     return Process(
         role=role,

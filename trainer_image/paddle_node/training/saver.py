@@ -127,19 +127,15 @@ class Saver:
         """Returns each trainer's share of the files, or the code and sentence of what is wrong with
         them.
         """
-        directory, share = (
-            self._place / folder,
-            names[self._session.trainer_id :: self._session.trainers],
-        )
+        directory, rank = self._place / folder, self._session.trainer_id
+        share = names[rank :: self._session.trainers]
         try:
             durable.refresh(directory)
             self._backend.check(directory, share)
             description: dict[str, Any] = {"files": passes.describe_files(directory, share)}
         except (OSError, Failure) as error:
-            code, sentence = (
-                (error.code, error.sentence) if isinstance(error, Failure) else (1, str(error))
-            )
-            description = {"failure": [code, f"trainer {self._session.trainer_id}: {sentence}"]}
+            failure = error if isinstance(error, Failure) else Failure(1, str(error))
+            description = {"failure": [failure.code, f"trainer {rank}: {failure.sentence}"]}
         return self._session.gather("what all have read", description)
 
     def _seal(
@@ -165,12 +161,9 @@ class Saver:
                 for name, text in self._agreed.items():
                     (directory / f"{name}.json").write_text(text)
                     agreed[name] = passes.checksum(directory / f"{name}.json")
-                whose = {
-                    "attempt": self._session.attempt,
-                    "run": self._pod.run_id,
-                    **asdict(self._pod.identity),
-                }
-                passes.seal(directory, {**facts, **whose, "agreed": agreed}, self._describe_by_all)
+                run = {"attempt": self._session.attempt, "run": self._pod.run_id}
+                whose = {**run, **asdict(self._pod.identity), "agreed": agreed}
+                passes.seal(directory, {**facts, **whose}, self._describe_by_all)
         except (OSError, Failure):
             # On a full volume, recording the attempt's end needs the space.
             if not (directory / passes.DONE).exists():

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Mapping
-from typing import Any
 
 from paddle_node.coordination import Session
 from paddle_node.environment import PodEnvironment
@@ -64,16 +63,11 @@ class StepReports:
 
     def record_pass(self, number: int, position: Position, attempt: int, trainers: int) -> None:
         """Records a complete pass on the volume, and prints it."""
-        metrics = {**self._facts(number, position), "attempt": attempt, "trainers": trainers}
-        pass_metrics.append(self._pod.folder.metrics(self._session.trainer_id), metrics)
-        print(pass_metrics.format_line(metrics), flush=True)
-
-    def _facts(self, number: int, position: Position) -> dict[str, Any]:
-        return {
+        metrics = {
             "pass": number,
-            "attempt": self._session.attempt,
+            "attempt": attempt,
             "trainer": self._session.trainer_id,
-            "trainers": self._session.trainers,
+            "trainers": trainers,
             "loss": round(position.total / position.trained, 6),
             "records": position.read,
             "skipped": position.read - position.trained,
@@ -82,3 +76,5 @@ class StepReports:
             "time": round(time.time(), 3),
             "passes": self._pod.passes,
         }
+        pass_metrics.append(self._pod.folder.metrics(self._session.trainer_id), metrics)
+        print(pass_metrics.format_line(metrics), flush=True)

@@ -47,7 +47,8 @@ class Writer(contextlib.AbstractContextManager["Writer"]):
                 left = left[os.write(self._file, left) :]
             except OSError as error:
                 # Disks take whole sectors alone: through memory, then.
-                if error.errno != errno.EINVAL or not self._direct():
+                flags = fcntl.fcntl(self._file, fcntl.F_GETFL)
+                if error.errno != errno.EINVAL or not flags & os.O_DIRECT:
                     raise
                 fcntl.fcntl(self._file, fcntl.F_SETFL, self._flags)
 
@@ -57,9 +58,6 @@ class Writer(contextlib.AbstractContextManager["Writer"]):
 
     def __exit__(self, *_: object) -> None:
         os.close(self._file)
-
-    def _direct(self) -> bool:
-        return bool(fcntl.fcntl(self._file, fcntl.F_GETFL) & os.O_DIRECT)
 
 
 def write(path: Path, content: str | bytes, check: Callable[[], object] = lambda: None) -> None:
@@ -128,7 +126,8 @@ def link(path: Path, target: str) -> None:
 
 @contextlib.contextmanager
 def _draft(path: Path, content: str | bytes, mode: int = 0o666) -> Iterator[Path]:
-    draft = _temporary(path)
+    # Not the process id: pods that share a volume may have the same.
+    draft = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
     try:
         with Writer(draft, os.O_CREAT | os.O_EXCL, mode) as stream:
             stream.write(content.encode() if isinstance(content, str) else content)
@@ -136,11 +135,6 @@ def _draft(path: Path, content: str | bytes, mode: int = 0o666) -> Iterator[Path
         yield draft
     finally:
         draft.unlink(missing_ok=True)
-
-
-def _temporary(path: Path) -> Path:
-    # Not the process id: pods that share a volume may have the same.
-    return path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
 
 
 def refresh(folder: Path) -> None:
