@@ -7,10 +7,30 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import NamedTuple
 
 from paddle_aws.rehearsal.folder import RehearsalFolder
-from paddle_aws.rehearsal.inventory import Resource
 from paddle_aws.rehearsal.screen import Screen
+
+
+class Resource(NamedTuple):
+    """One resource in the account: its service, its type within that service, and its
+    identifier.
+    """
+
+    service: str
+    type: str
+    id: str
+
+    def __str__(self) -> str:
+        return f"{self.service} {self.type} {self.id}"
+
+
+Inventory = frozenset[Resource]
+"""What exists in the account at one time, in every service of the emulator, not only in those that
+the app is known to use. A key that is pending deletion counts as gone, because AWS deletes no key
+at once (7 to 30 days).
+"""
 
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE")

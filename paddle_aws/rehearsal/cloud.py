@@ -16,8 +16,7 @@ from typing import Any, Self
 from urllib.parse import urlencode
 
 from paddle_aws.operations.account.person import CommandError, Person, end, last_lines
-from paddle_aws.rehearsal.account import without_proxy
-from paddle_aws.rehearsal.inventory import Inventory, Resource
+from paddle_aws.rehearsal.account import Inventory, Resource, without_proxy
 
 ACCOUNT = "000000000000"
 REGION = "us-west-2"

@@ -6,10 +6,11 @@ service account; on a self-managed cluster the data job's pods have the nodes' r
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from k8s_charts.deployed import read_outputs
 from k8s_charts.spec import TrainingJob
@@ -18,10 +19,9 @@ from paddle_aws.operations.account.bucket_upload import parse_object
 from paddle_aws.operations.errors import BadInput, Failed
 from paddle_aws.operations.jobs.early_checks import check_cluster
 from paddle_aws.operations.jobs.job_source import JobSource
-from paddle_aws.rehearsal.account import Account, proxy_settings
+from paddle_aws.rehearsal.account import Account, Resource, proxy_settings
 from paddle_aws.rehearsal.cloud import Cloud, CloudError
 from paddle_aws.rehearsal.folder import RehearsalFolder
-from paddle_aws.rehearsal.inventory import Resource, retention_test
 from paddle_aws.rehearsal.pods.pod import Identity
 from paddle_aws.rehearsal.screen import Screen
 from paddle_aws.stacks.cluster_spec import load_cluster
@@ -128,6 +128,39 @@ class DeployedAccount(Account):
         if not values:
             raise CloudError(f"the deployed stacks have no output {key}")
         return values[0]
+
+
+def retention_test(client: Callable[[str], Any], stacks: list[str]) -> Callable[[Resource], bool]:
+    """Returns a function that says whether a resource outlives `stacks` as deployed now, by their
+    templates: a retained resource, a part of one, or a volume's snapshot. `client` makes a client
+    of the account by its service.
+    """
+    cloudformation = client("cloudformation")
+    ids: dict[str, set[str]] = {"Retain": set(), "Snapshot": set()}
+    for stack in stacks:
+        body = cloudformation.get_template(StackName=stack)["TemplateBody"]
+        template = body if isinstance(body, dict) else json.loads(body)
+        policies = {
+            name: resource.get("DeletionPolicy", "")
+            for name, resource in template["Resources"].items()
+        }
+        for part in list_all(
+            cloudformation, "list_stack_resources", "StackResourceSummaries[]", StackName=stack
+        ):
+            for kind, resources in ids.items():
+                if policies.get(part["LogicalResourceId"], "").startswith(kind) and part.get(
+                    "PhysicalResourceId"
+                ):
+                    resources.add(part["PhysicalResourceId"])
+
+    def outlives(resource: Resource) -> bool:
+        if resource.type == "snapshot" and ids["Snapshot"]:
+            [snapshot] = client("ec2").describe_snapshots(SnapshotIds=[resource.id])["Snapshots"]
+            return snapshot["VolumeId"] in ids["Snapshot"]
+        # The ids of a bucket's objects and settings contain its name.
+        return any(part in resource.id for part in ids["Retain"])
+
+    return outlives
 
 
 def record_image(cloud: Cloud, repository_uri: str, file: Path, variant: str = "") -> str:

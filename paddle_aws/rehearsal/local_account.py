@@ -12,9 +12,8 @@ from k8s_charts import documents
 from k8s_charts.deployed import PLACEHOLDER, ClusterOutputs, choose_image
 from k8s_charts.spec import TrainingJob
 from paddle_aws.operations.jobs.early_checks import check_deployed
-from paddle_aws.rehearsal.account import Account, proxy_settings
+from paddle_aws.rehearsal.account import Account, Resource, proxy_settings
 from paddle_aws.rehearsal.folder import RehearsalFolder
-from paddle_aws.rehearsal.inventory import Resource
 from paddle_aws.rehearsal.screen import Screen
 from paddle_settings.errors import SettingError
 

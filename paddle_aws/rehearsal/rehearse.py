@@ -45,10 +45,10 @@ from paddle_aws.rehearsal.pods.environment import expand
 from paddle_aws.rehearsal.pods.fields import WithoutEffect
 from paddle_aws.rehearsal.pods.job import CANCELLED, JobResult, Watcher, last_lines, run_job
 from paddle_aws.rehearsal.pods.manifests import AnyJob, Job
+from paddle_aws.rehearsal.pods.paddle_operator import run_paddle_job
 from paddle_aws.rehearsal.pods.pod import Host
 from paddle_aws.rehearsal.screen import PodScreen, Screen, TrainingScreen
-from paddle_aws.rehearsal.summary import Results, shorten_path
-from paddle_aws.rehearsal.training import RunJob, Training
+from paddle_aws.rehearsal.summary import Results, count, shorten_path
 from paddle_settings.addresses import hide_secrets
 
 
@@ -197,10 +197,9 @@ class Rehearsal:
                 programs = self._interpreter
                 if built and job.program.wheels is None:
                     programs = interpreter.folder(job, self.project, now)
-                count = len(job.program.requirements)
-                phase.result = f"Paddle {job.chosen_paddle}" + (
-                    f" with {count} requirements of the program" if count else ""
-                )
+                phase.result = f"Paddle {job.chosen_paddle}"
+                if requirements := len(job.program.requirements):
+                    phase.result += f" with {requirements} requirements of the program"
         if job.program.packages:
             self.screen.remark(
                 "not installed here, this machine's own are used: "
@@ -226,6 +225,8 @@ class Rehearsal:
         for environment in _jobs(host, "environment"):
             self._build(environment, host, addresses)
         data = self._split(data_jobs[0], host, addresses) if data_jobs else {}
+        if not self.job.has_agent:
+            return self._paddle_job(host, addresses)
         if not self.job.way.passes:
             return self._program(host, addresses)
         training = host.manifests.jobs[-1]
@@ -293,7 +294,7 @@ class Rehearsal:
                     "training ended without a single pass that every trainer reported: with a kept "
                     "volume, raise `passes` to train on"
                 )
-            counts = f"{_count(len(passes), 'pass', 'es')} by {_count(job.completions, 'trainer')}"
+            counts = f"{count(len(passes), 'pass', 'es')} by {count(job.completions, 'trainer')}"
             losses = f"loss {passes[0].loss:.3f} -> {passes[-1].loss:.3f}"
             phase.result = f"{counts}, {losses}{_describe_replaced(result)}"
         return passes
@@ -307,16 +308,35 @@ class Rehearsal:
 
     def _program(self, host: Host, addresses: AddressBlock) -> Results:
         """Runs a program that reports no passes, such as a command, to its end on all pods."""
-        training = _TRAININGS[self.job.controller](
-            self.job, host, image=self._account.image, project=self.project
-        )
-        for difference in training.differences:
+        job, training = self.job, host.manifests.jobs[-1]
+        folder = job_folder(training, host)
+        if job.gpus.count:
+            self.screen.remark(
+                f"no GPU here: processes that would get one of {job.gpus.count} compute on the "
+                "CPU, by gloo"
+            )
+        with self.screen.phase("train") as phase:
+            result = self._run(training, host, addresses, TrainingScreen(self.screen, folder))
+            pods = f"{job.trainers} pods with {job.chosen_processes} processes each"
+            phase.result = f"{pods} ran to their end{_describe_replaced(result)}"
+        several = folder.node(0) / "rank-0.log"
+        log = several if several.exists() else folder.train_log(0)
+        return Results.from_program(job, log, host.logs, folder)
+
+    def _paddle_job(self, host: Host, addresses: AddressBlock) -> Results:
+        """Runs a PaddleJob to its end."""
+        (written,) = host.manifests.paddle_jobs
+        stand_in = paddle_job.StandIn(written, host.manifests, self._account.image)
+        for difference in stand_in.differences(gpus=self.job.gpus.count):
             self.screen.remark(difference)
         with self.screen.phase("train") as phase:
-            watcher = training.watcher(self.screen)
-            result = self._run(training.job, host, addresses, watcher, run=training.run)
-            phase.result = f"{training.ended}{_describe_replaced(result)}"
-        return Results.from_program(self.job, training.log(result), host.logs, training.folder)
+            job = stand_in.substitute(self.project)
+            result = self._run(job, host, addresses, PodScreen(self.screen))
+            replicas = " and ".join(f"{role.count} {name}" for name, role in written.roles.items())
+            phase.result = f"{replicas} pods ran to their ends{_describe_replaced(result)}"
+        (end,) = (end for end in result.ended if end.name == f"{written.name}-worker-0")
+        log = end.logs[written.template.containers[0].name]
+        return Results.from_program(self.job, log, host.logs)
 
     def _run(
         self,
@@ -325,7 +345,6 @@ class Rehearsal:
         addresses: AddressBlock,
         watcher: Watcher,
         failed: str = "training failed",
-        run: RunJob = run_job,
     ) -> JobResult:
         """Runs a job to its end and records it. Raises Failed with the last log lines of the pod
         that made it fail.
@@ -338,8 +357,12 @@ class Rehearsal:
                 watchers.append(self._supervisor)
             if job.template.token:
                 api = stack.enter_context(PodApi(self._state.path / "api"))
-                host, watchers = replace(host, api=api), [*watchers, api]
-            result = interruption.run(run(job, host, addresses, *watchers, cancelled=cancelled))
+                host, watchers = api.admit(host), [*watchers, api]
+            if isinstance(job, Job):
+                work = run_job(job, host, addresses, *watchers, cancelled=cancelled)
+            else:
+                work = run_paddle_job(job, host, addresses, *watchers, cancelled=cancelled)
+            result = interruption.run(work)
         self._recorder.end(result)
         if result.succeeded:
             return result
@@ -399,7 +422,7 @@ class Rehearsal:
             return
         with self.screen.phase("inputs") as phase:
             data_job, names = _jobs(host, "data")[0], ", ".join(self._inputs)
-            addresses = _input_addresses(data_job)
+            addresses: dict[str, str] = json.loads(_variable(data_job, Variable.INPUTS))
             for name, file in self._inputs.items():
                 if self.job.uploads_to_bucket:
                     place = f"inputs/{name}"
@@ -444,41 +467,9 @@ class Rehearsal:
                 archive.write(place)
 
 
-def _training_of_agents(job: TrainingJob, host: Host, **ignored: object) -> Training:
-    """Returns the training of controller job: our agent runs in each pod."""
-    training = host.manifests.jobs[-1]
-    folder = job_folder(training, host)
-    several = folder.node(0) / "rank-0.log"
-    no_gpu = (
-        f"no GPU here: processes that would get one of {job.gpus.count} compute on the CPU, by gloo"
-    )
-    return Training(
-        training,
-        run_job,
-        lambda screen: TrainingScreen(screen, folder),
-        f"{job.trainers} pods with {job.chosen_processes} processes each ran to their end",
-        lambda result: several if several.exists() else folder.train_log(0),
-        folder,
-        (no_gpu,) if job.gpus.count else (),
-    )
-
-
-_TRAININGS: Mapping[str, Callable[..., Training]] = {
-    "job": _training_of_agents,
-    "paddlejob": paddle_job.training,
-}
-"""Returns the function that makes the training, by controller: (job, host, image, project)."""
-
-
 def _jobs(host: Host, component: str) -> list[Job]:
     """Returns the Jobs of a component."""
     return [job for job in host.manifests.jobs if job.template.labels.get(COMPONENT) == component]
-
-
-def _input_addresses(job: Job) -> dict[str, str]:
-    """Returns where the data job finds each input."""
-    addresses: dict[str, str] = json.loads(_variable(job, Variable.INPUTS))
-    return addresses
 
 
 def _fault_of_folder(folder: Path) -> str:
@@ -514,11 +505,7 @@ def _records(shard: Mapping[str, Any]) -> int:
 
 
 def _describe_replaced(result: JobResult) -> str:
-    return f", {_count(result.retries, 'pod')} replaced" if result.retries else ""
-
-
-def _count(number: int, what: str, more: str = "s") -> str:
-    return f"{number} {what}{'' if number == 1 else more}"
+    return f", {count(result.retries, 'pod')} replaced" if result.retries else ""
 
 
 def job_folder(job: Job, host: Host) -> JobFolder:
@@ -543,13 +530,11 @@ def _variable(job: Job, name: str) -> str:
 
 def _set_variables(job: Job, values: Mapping[str, str]) -> Job:
     """Returns the Job with other values of variables that its first container sets."""
-    first, *others = job.template.containers
     environment = tuple(
         entry.model_copy(update={"value": values[entry.name].replace("$", "$$")})
         if entry.name in values
         else entry
-        for entry in first.environment
+        for entry in job.template.containers[0].environment
     )
-    containers = (first.model_copy(update={"environment": environment}), *others)
-    template = job.template.model_copy(update={"containers": containers})
+    template = job.template.change_first(environment=environment)
     return job.model_copy(update={"template": template})

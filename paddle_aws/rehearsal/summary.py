@@ -21,7 +21,7 @@ from paddle_aws.operations.jobs.objects.paddle_noise import is_noise
 from paddle_aws.operations.jobs.progress.run_record import doubts_of, goodput_of
 from paddle_aws.operations.jobs.progress.training_metrics import Pass
 from paddle_aws.operations.screen import clean
-from paddle_aws.rehearsal.inventory import Resource
+from paddle_aws.rehearsal.account import Resource
 from paddle_aws.rehearsal.pods.job import last_lines
 from paddle_aws.rehearsal.screen import Phase
 
@@ -139,6 +139,11 @@ def summary(results: Results, phases: Sequence[Phase], seconds: float) -> Render
     return Group(
         Text(), *(Text(f"kept  {resource}", style="dim") for resource in results.retained), panel
     )
+
+
+def count(number: int, noun: str, plural: str = "s") -> str:
+    """Returns a number of things: `1 run`, `2 runs`."""
+    return f"{number} {noun}{'' if number == 1 else plural}"
 
 
 def shorten_path(path: Path) -> str:

@@ -53,8 +53,8 @@ def _storm(machine: str, arguments: argparse.Namespace) -> None:
     from paddle_aws.operations.jobs.job_source import JobSource
     from paddle_aws.operations.screen import echo, say
     from paddle_aws.rehearsal.folder import RehearsalFolder
+    from paddle_aws.rehearsal.summary import count
     from paddle_aws.storm import receipt
-    from paddle_aws.storm.lines import count
     from paddle_aws.storm.storm import FOLDER, Plan, Storm
 
     plan = Plan.from_options(

@@ -10,16 +10,33 @@ import errno
 import fcntl
 import os
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 _X86_64 = 0xC000003E
-_WRITE, _OPEN, _FSYNC, _FDATASYNC, _RENAME, _MKDIR, _CREAT, _UNLINK = 1, 2, 74, 75, 82, 83, 85, 87
-_EXIT_GROUP, _OPENAT, _MKDIRAT, _UNLINKAT, _RENAMEAT, _RENAMEAT2 = 231, 257, 258, 263, 264, 316
-"""Numbers of system calls on x86-64: a rehearsal runs on no other machine."""
+_WRITE, _CREAT, _OPENAT = 1, 85, 257
+_CALLS: Mapping[int, tuple[str, int | None, int]] = {
+    _OPENAT: ("open", 0, 1),
+    2: ("open", None, 0),
+    _CREAT: ("open", None, 0),
+    82: ("rename", None, 1),
+    264: ("rename", 2, 3),
+    316: ("rename", 2, 3),
+    83: ("make a folder", None, 0),
+    258: ("make a folder", 0, 1),
+    87: ("remove", None, 0),
+    263: ("remove", 0, 1),
+    74: ("sync", None, 0),
+    75: ("sync", None, 0),
+    231: ("exit", None, 0),
+    _WRITE: ("print", None, 0),
+}
+"""By number on x86-64, since a rehearsal runs on no other machine: what a call does, and which of
+its arguments are the folder, if any, and the path (of a rename, the new one).
+"""
 _RECEIVE, _SEND, _IS_VALID, _ADD_FILE = 0xC0502100, 0xC0182101, 0x40082102, 0x40182103
 """ioctl(2) requests of a listener."""
 _ALLOW, _NOTIFY = 0x7FFF0000, 0x7FC00000
@@ -33,10 +50,7 @@ def filter_program() -> bytes:
     stderr; all others run as ever.
     """
     load, equal, give = 0x20, 0x15, 0x06
-    held = (
-        _OPENAT, _OPEN, _CREAT, _RENAME, _RENAMEAT, _RENAMEAT2, _MKDIR, _MKDIRAT, _UNLINK,
-        _UNLINKAT, _FSYNC, _FDATASYNC, _EXIT_GROUP,
-    )  # fmt: skip
+    held = [number for number in _CALLS if number != _WRITE]
     # Jumps count the instructions between; `end` is the notification, the last of all.
     body = [(load, 0, 0, 4), (equal, 1, 0, _X86_64), (give, 0, 0, _ALLOW), (load, 0, 0, 0)]
     tail = [
@@ -80,29 +94,9 @@ class Call:
         raise ProcessLookupError(errno.ESRCH, "no such process")
 
     @property
-    def exits(self) -> bool:
-        """The process ends; `arguments[0]` is its code."""
-        return self.number == _EXIT_GROUP
-
-    @property
-    def prints(self) -> bool:
-        return self.number == _WRITE
-
-    @property
-    def syncs(self) -> bool:
-        return self.number in (_FSYNC, _FDATASYNC)
-
-    @property
-    def renames(self) -> bool:
-        return self.number in (_RENAME, _RENAMEAT, _RENAMEAT2)
-
-    @property
-    def opens(self) -> bool:
-        return self.number in (_OPENAT, _OPEN, _CREAT)
-
-    @property
-    def removes(self) -> bool:
-        return self.number in (_UNLINK, _UNLINKAT)
+    def does(self) -> str:
+        """What it does: open, rename, make a folder, remove, sync, exit or print."""
+        return _CALLS[self.number][0]
 
     @property
     def flags(self) -> int:
@@ -114,7 +108,7 @@ class Call:
     @property
     def writes(self) -> bool:
         """Whether the open may change the file."""
-        return self.opens and self.flags & (os.O_ACCMODE | os.O_CREAT) != os.O_RDONLY
+        return self.does == "open" and self.flags & (os.O_ACCMODE | os.O_CREAT) != os.O_RDONLY
 
     @cached_property
     def text(self) -> bytes:
@@ -142,15 +136,10 @@ class Call:
 
     def _path_argument(self) -> tuple[int, str]:
         """Returns the folder's file number, and the path."""
-        folder, place = _AT_FDCWD, 0
-        if self.number in (_OPENAT, _MKDIRAT, _UNLINKAT):
-            folder, place = self.arguments[0], 1
-        elif self.number == _RENAME:
-            place = 1
-        elif self.number in (_RENAMEAT, _RENAMEAT2):
-            folder, place = self.arguments[2], 3
+        _, folder, place = _CALLS[self.number]
         path, _, _ = self._read(self.arguments[place], _LONGEST_PATH).partition(b"\0")
-        return folder & 0xFFFFFFFF, os.fsdecode(path)
+        at = _AT_FDCWD if folder is None else self.arguments[folder] & 0xFFFFFFFF
+        return at, os.fsdecode(path)
 
     def _read(self, address: int, count: int) -> bytes:
         with open(f"/proc/{self.thread}/mem", "rb", buffering=0) as memory:  # noqa: PTH123
@@ -208,30 +197,20 @@ class Listener:
             return
         identity, thread, _, number, _, _, *arguments = struct.unpack("QIIiIQ6Q", message)
         call = Call(identity, thread, number, tuple(arguments))
-        answer: CallReply | Awaitable[CallReply | None] | None
+        task = self._loop.create_task(self._handle(call))
+        self._waiting.add(task)
+        task.add_done_callback(self._waiting.discard)
+
+    async def _handle(self, call: Call) -> None:
+        answer: CallReply | None = CallReply()
         try:
-            answer = self._answer(call)
+            given = self._answer(call)
+            answer = await given if isinstance(given, Awaitable) else given
         except OSError:  # The process has ended meanwhile.
-            answer = CallReply()
+            pass
         except Exception as error:  # Without an answer it would wait forever.
             self._failed(error)
-            answer = CallReply()
-        if answer is None or isinstance(answer, CallReply):
-            self._send(call, answer)
-        else:
-            task = asyncio.ensure_future(self._send_later(call, answer))
-            self._waiting.add(task)
-            task.add_done_callback(self._waiting.discard)
-
-    async def _send_later(self, call: Call, answer: Awaitable[CallReply | None]) -> None:
-        try:
-            done = await answer
-        except OSError:
-            done = CallReply()
-        except Exception as error:
-            self._failed(error)
-            done = CallReply()
-        self._send(call, done)
+        self._send(call, answer)
 
     def _send(self, call: Call, answer: CallReply | None) -> None:
         if answer is None or self._listener < 0:

@@ -22,7 +22,7 @@ from typing import Any
 import xxhash
 from paddle_node.volume.job_folder import JobFolder
 
-from paddle_aws.storm.lines import count
+from paddle_aws.rehearsal.summary import count
 from paddle_aws.storm.ranges import describe, fits, range_of, same
 
 _LARGEST = 1 << 28

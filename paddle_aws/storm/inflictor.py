@@ -109,9 +109,9 @@ class Inflictor:
         for simultaneous in faults:
             await self._inflict_alone(simultaneous)
         self._inflicting = False
-        if call is not None and not call.prints and not call.exits:
+        if call is not None and call.does not in ("print", "exit"):
             rank = self._ranks.find(call.process)
-            path = None if call.syncs else call.path
+            path = None if call.does == "sync" else call.path
             if rank is not None and (refused := self.answer_of_volume(call, rank, path)):
                 return await refused if not isinstance(refused, CallReply) else refused
         return CallReply()
@@ -202,7 +202,7 @@ class Inflictor:
         no such fault, or it does not concern this call.
         """
         lasting = self._volume_faults.get(rank.rank)
-        if lasting is None or not rank.trains or call.prints or call.exits:
+        if lasting is None or not rank.trains or call.does in ("print", "exit"):
             return None
         if lasting.attempt is not None and rank.attempt > lasting.attempt:
             del self._volume_faults[rank.rank]  # It ends with the attempt that met it.
@@ -241,16 +241,15 @@ class Inflictor:
 
 def _refuse(kind: str, call: Call, path: Path | None) -> CallReply | Awaitable[CallReply] | None:
     """Returns how a volume with this fault answers a call; None: as ever."""
-    changes = call.writes or call.renames or call.removes or not (call.opens or call.syncs)
     if kind == "volume-full":
-        if not (call.opens and call.writes) or path is None:
+        if not call.writes or path is None:
             return None
         create_file(path, call.flags)
         return CallReply(file=os.open("/dev/full", os.O_RDWR))
     if kind == "volume-failing":
         return CallReply(errno.EIO)
     if kind == "volume-read-only":
-        return CallReply(errno.EROFS) if changes else None
+        return CallReply(errno.EROFS) if call.writes or call.does not in ("open", "sync") else None
     return _answer_slowly()
 
 

@@ -1,4 +1,4 @@
-"""Reads any numbers in a program's lines, and writes counts."""
+"""Reads any numbers in a program's lines."""
 
 import re
 
@@ -31,8 +31,3 @@ def read_numbers(line: str) -> dict[str, float]:
         values[key if key not in values else f"{key} {place}"] = float(match[2])
         name = ""
     return values
-
-
-def count(number: int, noun: str) -> str:
-    """Returns a number of things: `1 run`, `2 runs`."""
-    return f"{number} {noun}{'s' * (number != 1)}"

@@ -83,7 +83,7 @@ class ProgramFiles:
         name = str(path)
         if not name.startswith(_SCRATCH) and not path.is_relative_to(self._pods):
             return
-        if _CACHES.search(name) or not call.opens:
+        if _CACHES.search(name) or call.does != "open":
             return
         if path.is_relative_to(self._pods):
             # <pod>/<container>/<path in it>: the same place in each pod of a rank.

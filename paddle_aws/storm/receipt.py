@@ -14,8 +14,8 @@ from typing import Any
 
 from paddle_node.volume import durable
 
+from paddle_aws.rehearsal.summary import count
 from paddle_aws.storm.faults import KINDS
-from paddle_aws.storm.lines import count
 from paddle_aws.storm.storm import RECEIPT, RecordedRun, Storm
 from paddle_aws.storm.supervisor import ATTEMPTS
 from paddle_settings.errors import visible

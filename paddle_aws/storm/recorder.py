@@ -69,7 +69,7 @@ class Recorder:
 
     def read_printed(self, call: Call) -> None:
         """Reads the lines that a call has printed."""
-        if not call.prints:
+        if call.does != "print":
             return
         with suppress(OSError):
             rank = self._ranks.find(call.process)

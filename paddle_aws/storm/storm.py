@@ -20,10 +20,9 @@ from paddle_aws.rehearsal.folder import RehearsalFolder
 from paddle_aws.rehearsal.local_account import LocalAccount
 from paddle_aws.rehearsal.rehearse import Rehearsal
 from paddle_aws.rehearsal.screen import Screen
-from paddle_aws.rehearsal.summary import shorten_path
+from paddle_aws.rehearsal.summary import count, shorten_path
 from paddle_aws.storm.calm_runs import CalmRuns
 from paddle_aws.storm.faults import KINDS, PER_RUN, Fault, draw
-from paddle_aws.storm.lines import count
 from paddle_aws.storm.supervisor import StormSupervisor
 from paddle_aws.storm.trace import Trace
 from paddle_aws.storm.verdict import Calm, Verdict, judge

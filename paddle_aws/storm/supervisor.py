@@ -152,7 +152,7 @@ class StormSupervisor(Supervisor):
 
     def _is_quick(self, call: Call) -> bool:
         """Whether a call reads what is no program's: it is answered without a look at the rank."""
-        return call.opens and not call.writes and call.name.startswith(self._quick)
+        return call.does == "open" and not call.writes and call.name.startswith(self._quick)
 
     def _answer(self, container: RunningContainer, call: Call) -> Reply:
         if (
@@ -175,15 +175,15 @@ class StormSupervisor(Supervisor):
         return answer if answer is None or isinstance(answer, CallReply) else await answer
 
     def _answer_now(self, container: RunningContainer, call: Call) -> Reply:
-        if call.prints:
+        if call.does == "print":
             return self._answer_print(container, call)
-        if call.exits:
+        if call.does == "exit":
             return self._answer_exit(call)
         rank = None if self._is_quick(call) else self._ranks.find(call.process)
         if rank is None:
             return CallReply()
         self._recorder.note_life()
-        path = call.path if not call.syncs else None
+        path = call.path if call.does != "sync" else None
         if path is not None and not path.is_relative_to(self._files.volume):
             self._files.note_outside(call, path, rank)
             return CallReply()
@@ -196,7 +196,7 @@ class StormSupervisor(Supervisor):
     def _answer_output(self, call: Call, path: Path, rank: Rank) -> Reply:
         """Answers a call on a file that the program keeps."""
         files = self._files
-        if call.opens and not call.writes:
+        if call.does == "open" and not call.writes:
             if files.is_of_earlier_attempt(path, rank.attempt):
                 self._recorder.add("load", rank, files.below(path))
                 return self._let_come("load", 0, call)
@@ -210,7 +210,7 @@ class StormSupervisor(Supervisor):
                 create_file(path, call.flags)
                 return self._inflictor.inflict(fault, call)
             return saved
-        elif call.renames:
+        elif call.does == "rename":
             # This attempt wrote the file that is there afterwards.
             files.note_write(path, call.thread, rank.attempt)
         elif call.writes:

@@ -3,10 +3,11 @@ cause.
 """
 
 import re
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import islice, pairwise
 from math import isfinite
 
 from paddle_aws.storm.contents import OutputFile, describe_difference
@@ -92,41 +93,43 @@ class Calm:
         return steps == sorted(steps) and all(run == steps for run in self.steps_by_run(rank))
 
     @cached_property
-    def values(self) -> dict[tuple[int, int, str], tuple[float, float]]:
-        """The least and the greatest of each metric, by rank and step."""
-        values: dict[tuple[int, int, str], list[float]] = {}
-        for trace in self.traces:
-            for event in trace.events:
-                for name, value in event.metrics.items():
-                    if not _OF_RUN.fullmatch(name):
-                        values.setdefault((event.rank, event.step or 0, name), []).append(value)
-        return {key: range_of(numbers) for key, numbers in values.items()}
+    def values(self) -> dict[tuple[int, str], dict[int, tuple[float, float]]]:
+        """The least and the greatest of each rank's metric, by step."""
+        values: defaultdict[tuple[int, str], defaultdict[int, list[float]]]
+        values = defaultdict(lambda: defaultdict(list))
+        for event in (event for trace in self.traces for event in trace.events):
+            for name, value in event.metrics.items():
+                if not _OF_RUN.fullmatch(name):
+                    values[event.rank, name][event.step or 0].append(value)
+        return {
+            key: {step: range_of(numbers) for step, numbers in steps.items()}
+            for key, steps in values.items()
+        }
 
     @cached_property
-    def compared(self) -> set[tuple[int, str]]:
-        """The metrics, by rank, that another run must have as well."""
-        return {(rank, name) for rank, _, name in self.values} - {
-            (rank, name)
-            for (rank, _, name), between in self.values.items()
-            if not _is_comparable(name, *between)
+    def compared(self) -> dict[tuple[int, str], dict[int, tuple[float, float]]]:
+        """The values that another run must have as well."""
+        return {
+            (rank, name): steps
+            for (rank, name), steps in self.values.items()
+            if all(_is_comparable(name, *between) for between in steps.values())
         }
 
     @property
     def too_different(self) -> list[str]:
         """Names of what describes the model and is not compared, because the runs differ in it."""
         names = {name for trace in self.traces for name in trace.last} - set(self.last)
-        every = {(rank, name) for rank, _, name in self.values}
-        names |= {f"{name} at steps" for _, name in every - self.compared}
+        names |= {f"{name} at steps" for _, name in self.values.keys() - self.compared.keys()}
         return sorted(name for name in names if _QUALITY.search(name) and not _OF_RUN.match(name))
 
     @cached_property
     def spreads(self) -> dict[tuple[int, str], float]:
         """The greatest difference between runs, by rank and metric."""
-        spreads: dict[tuple[int, str], float] = {}
-        for (rank, _, name), (least, most) in self.values.items():
-            spread = most - least if isfinite(most - least) else 0.0
-            spreads[rank, name] = max(spreads.get((rank, name), 0.0), spread)
-        return spreads
+        spreads = {
+            key: [most - least for least, most in steps.values()]
+            for key, steps in self.values.items()
+        }
+        return {key: max([0.0, *filter(isfinite, spread)]) for key, spread in spreads.items()}
 
     @cached_property
     def last(self) -> dict[str, tuple[float, float]]:
@@ -134,13 +137,9 @@ class Calm:
         ranges = {
             name: range_of([trace.last[name] for trace in self.traces])
             for name in (self.traces[0].last if self.traces else ())
-            if all(name in trace.last for trace in self.traces)
+            if all(name in trace.last for trace in self.traces) and not _OF_RUN.fullmatch(name)
         }
-        return {
-            name: between
-            for name, between in ranges.items()
-            if not _OF_RUN.fullmatch(name) and _is_comparable(name, *between)
-        }
+        return {name: ends for name, ends in ranges.items() if _is_comparable(name, *ends)}
 
     @cached_property
     def files(self) -> dict[str, list[OutputFile]]:
@@ -166,9 +165,8 @@ class Calm:
     @property
     def has_equal_values(self) -> bool:
         """Whether each value that is compared is the same in all runs."""
-        keys = [key for key in self.values if (key[0], key[2]) in self.compared]
-        ranges = (*(self.values[key] for key in keys), *self.last.values())
-        return all(same(*between) for between in ranges)
+        at_steps = (between for steps in self.compared.values() for between in steps.values())
+        return all(same(*between) for between in (*at_steps, *self.last.values()))
 
     @property
     def equal(self) -> bool:
@@ -206,12 +204,13 @@ def judge(trace: Trace, calm: Calm, *, named: bool = False) -> Verdict:
     happen.
     """
     findings = [
-        *_judge_end(trace, calm),
-        *_judge_hangs(trace),
-        *next(filter(None, (_judge_steps(trace, calm, rank) for rank in calm.ranks)), []),
+        # Of each of these the first: the others follow from it.
+        *islice(_judge_end(trace, calm), 1),
+        *islice(_judge_hangs(trace), 1),
+        *next(filter(None, (list(_judge_steps(trace, calm, rank)) for rank in calm.ranks)), []),
         *_judge_values(trace, calm),
-        *_judge_files(trace, calm),
-        *_judge_output(trace, calm),
+        *_judge_files(trace),
+        *islice(_judge_output(trace, calm), 1),
         *(_judge_faults(trace, calm) if named else ()),
     ]
     lost = sorted({step for rank in calm.ranks for step in _list_lost(trace, calm, rank)})
@@ -219,16 +218,17 @@ def judge(trace: Trace, calm: Calm, *, named: bool = False) -> Verdict:
     return Verdict(tuple(findings), len(steps) - len(set(steps)), tuple(lost), _work_lost(trace))
 
 
-def _judge_end(trace: Trace, calm: Calm) -> list[Finding]:
+def _judge_end(trace: Trace, calm: Calm) -> Iterator[Finding]:
     if trace.silent:
         words = "it did not end: nothing happened any more, and it was ended"
-        return [_finding("hang", words, trace, trace.seconds)]
+        yield _finding("hang", words, trace)
     if not trace.succeeded:
         words = f"the job failed: {trace.reason}"
         last = _fault_before(trace, trace.seconds)
         if last is not None and last.fault.kind == "damage-checkpoint":
             words += f"; the checkpoint that the storm damaged: {last.effect}"
-        return [_finding("failed", words, trace, trace.seconds)]
+        yield _finding("failed", words, trace)
+        return
     for rank in calm.ranks:
         # A program that stops when it is good enough ends at another step each time.
         ends = {max(steps, default=0) for steps in calm.steps_by_run(rank)}
@@ -237,11 +237,10 @@ def _judge_end(trace: Trace, calm: Calm) -> list[Finding]:
             trace, calm, rank
         ):
             words = f"{_rank_words(rank, calm)}the job succeeded, but the last step it reported is "
-            return [_finding("unfinished", f"{words}{last_step} of {end}", trace, trace.seconds)]
+            yield _finding("unfinished", f"{words}{last_step} of {end}", trace)
     if missing := [name for name in calm.last if name not in trace.last]:
         words = f"the job succeeded, but did not print its result: {', '.join(missing[:5])}"
-        return [_finding("unfinished", words, trace, trace.seconds)]
-    return []
+        yield _finding("unfinished", words, trace)
 
 
 def _rank_words(rank: int, calm: Calm) -> str:
@@ -264,7 +263,7 @@ def _count_unreported_steps(trace: Trace, calm: Calm, rank: int) -> int:
     return stride - 1 + stride * max(0, trace.attempts - max(1, last))
 
 
-def _judge_hangs(trace: Trace) -> list[Finding]:
+def _judge_hangs(trace: Trace) -> Iterator[Finding]:
     """Only `limits.stall_seconds` ended an attempt that hung. After a half-open connection this is
     expected, because a program cannot notice it.
     """
@@ -276,14 +275,12 @@ def _judge_hangs(trace: Trace) -> list[Finding]:
                 "limits.stall_seconds on a cluster"
             )
             words += f"; silent first: {silent}" if silent else ""
-            return [_finding("hang", words, trace, seconds)]
-    return []
+            yield _finding("hang", words, trace, seconds)
 
 
-def _judge_steps(trace: Trace, calm: Calm, rank: int) -> list[Finding]:
-    findings: list[Finding] = []
+def _judge_steps(trace: Trace, calm: Calm, rank: int) -> Iterator[Finding]:
     if not calm.is_regular(rank):
-        return findings
+        return
     whose, steps = _rank_words(rank, calm), trace.steps(rank)
     last, stride = max(calm.steps_of(rank)), _stride(calm, rank)
     for event in steps:
@@ -291,20 +288,19 @@ def _judge_steps(trace: Trace, calm: Calm, rank: int) -> list[Finding]:
             words = (
                 f"{whose}it trained on to step {event.step}; undisturbed runs end with step {last}"
             )
-            findings.append(_finding("too many steps", words, trace, event.seconds))
+            yield _finding("too many steps", words, trace, event.seconds)
             break
     for earlier, later in pairwise(steps):
         if earlier.attempt == later.attempt and (later.step or 0) <= (earlier.step or 0):
             words = f"{whose}step {later.step} was done again within attempt {later.attempt}"
-            findings.append(_finding("doubled steps", words, trace, later.seconds))
+            yield _finding("doubled steps", words, trace, later.seconds)
             break
     if trace.succeeded and len(lost := _list_lost(trace, calm, rank)) > 0:
         words = f"{whose}steps were left out: no attempt reported {_shorten_steps(lost)}"
         moment = next(
             (event.seconds for event in steps if (event.step or 0) > lost[0]), trace.seconds
         )
-        findings.append(_finding("lost steps", words, trace, moment))
-    return findings
+        yield _finding("lost steps", words, trace, moment)
 
 
 def _list_lost(trace: Trace, calm: Calm, rank: int) -> tuple[int, ...]:
@@ -331,22 +327,16 @@ def _list_lost(trace: Trace, calm: Calm, rank: int) -> tuple[int, ...]:
     return tuple(dict.fromkeys(lost))
 
 
-def _judge_values(trace: Trace, calm: Calm) -> list[Finding]:
-    findings = []
-    for event in trace.events:
-        for name, value in event.metrics.items():
-            between = calm.values.get((event.rank, event.step or 0, name))
-            if (event.rank, name) not in calm.compared:
-                continue
-            if between is None or fits(value, between, calm.spreads[event.rank, name]):
-                continue
+def _judge_values(trace: Trace, calm: Calm) -> Iterator[Finding]:
+    reported = ((event, *metric) for event in trace.events for metric in event.metrics.items())
+    for event, name, value in reported:
+        between = calm.compared.get((event.rank, name), {}).get(event.step or 0)
+        if between is not None and not fits(value, between, calm.spreads[event.rank, name]):
             words = (
                 f"{_rank_words(event.rank, calm)}{name} at step {event.step} is {value:g} in "
                 f"attempt {event.attempt}; undisturbed runs have {describe(*between)}"
             )
-            findings.append(_finding("other values", words, trace, event.seconds))
-            break
-        if findings:
+            yield _finding("other values", words, trace, event.seconds)
             break
     if trace.succeeded:
         for name, (least, most) in calm.last.items():
@@ -354,12 +344,11 @@ def _judge_values(trace: Trace, calm: Calm) -> list[Finding]:
             if result is not None and not fits(result, (least, most), most - least):
                 usual = describe(least, most)
                 words = f"{name} is {result:g} at the end; undisturbed runs have {usual}"
-                findings.append(_finding("other result", words, trace, trace.seconds))
+                yield _finding("other result", words, trace)
                 break
-    return findings
 
 
-def _judge_files(trace: Trace, calm: Calm) -> list[Finding]:
+def _judge_files(trace: Trace) -> Iterator[Finding]:
     if trace.outside:
         words = (
             f"it reads {trace.outside[0]}, which an earlier attempt wrote there: that place is "
@@ -369,37 +358,35 @@ def _judge_files(trace: Trace, calm: Calm) -> list[Finding]:
         file = trace.elsewhere[0]
         words = f"it left no file below output/, but wrote {file}, which is lost with the pod"
     else:
-        return []
-    return [_finding("outside", words, trace, trace.seconds)]
+        return
+    yield _finding("outside", words, trace)
 
 
-def _judge_output(trace: Trace, calm: Calm) -> list[Finding]:
+def _judge_output(trace: Trace, calm: Calm) -> Iterator[Finding]:
     """Compares what lies in output/ with what calm runs left there."""
     if not trace.succeeded:
-        return []
+        return
     if missing := [name for name in calm.files if name not in trace.files]:
         words = (
             f"output/ lacks {', '.join(missing[:5])}"
             f"{f' and {len(missing) - 5} more' if len(missing) > 5 else ''}, which undisturbed "
             "runs leave"
         )
-        return [_finding("missing files", words, trace, trace.seconds)]
+        yield _finding("missing files", words, trace)
     for name, files in calm.files.items():
         if words := describe_difference(trace.files[name], files):
-            words = f"output/{name} {words}"
-            return [_finding("other files", words, trace, trace.seconds)]
-    return []
+            yield _finding("other files", f"output/{name} {words}", trace)
 
 
-def _judge_faults(trace: Trace, calm: Calm) -> list[Finding]:
+def _judge_faults(trace: Trace, calm: Calm) -> Iterator[Finding]:
     if not trace.inflicted or any(fault.seconds is not None for fault in trace.inflicted):
-        return []
+        return
     last, saves = max(calm.steps, default=0), calm.opportunities.saves
     words = (
         "none of its faults came, so it shows nothing; the last step of undisturbed runs is "
         f"{last}, and they save {saves} files"
     )
-    return [_finding("no fault", words, trace, trace.seconds)]
+    yield _finding("no fault", words, trace)
 
 
 def _work_lost(trace: Trace) -> dict[str, int]:
@@ -414,10 +401,12 @@ def _work_lost(trace: Trace) -> dict[str, int]:
     return counts
 
 
-def _finding(symptom: str, sentence: str, trace: Trace, seconds: float) -> Finding:
+def _finding(symptom: str, sentence: str, trace: Trace, at: float | None = None) -> Finding:
+    """`at`: when it was seen; None: at the run's end."""
+    seconds = trace.seconds if at is None else at
     before = _fault_before(trace, seconds)
     moments = [float(line.split(maxsplit=1)[0]) for line in trace.lines]
-    place = next((at for at, moment in enumerate(moments) if moment >= seconds), len(moments))
+    place = next((row for row, moment in enumerate(moments) if moment >= seconds), len(moments))
     around = trace.lines[max(0, place - _AROUND) : place + _AROUND // 2]
     if before is not None:
         came = [line for line in trace.lines if line.endswith(f"fault: {before.fault}")]

@@ -20,9 +20,9 @@ import jmespath
 import pytest
 import yaml
 
+from paddle_aws.rehearsal.account import Inventory
 from paddle_aws.rehearsal.cloud import ACCOUNT, Cloud, CloudError
 from paddle_aws.rehearsal.deployed_account import record_image
-from paddle_aws.rehearsal.inventory import Inventory
 
 from ..aws.built import CONTEXT, App, ClusterSpec, build
 from .conftest import PARTS, settled

@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import Self
 from urllib.parse import unquote
 
-from paddle_aws.rehearsal.pods.http_server import HTTPServer
+from paddle_aws.rehearsal.pods.api_server import HTTPServer
 
 
 class Server:

@@ -136,7 +136,7 @@ print("hogs", len(b"x" * (200 << 20)) if len(sys.argv) > 1 else 0, flush=True)
 
 @pytest.mark.parametrize("hogs", ["", "memory"])
 def test_a_container_has_the_user_the_shared_memory_and_the_memory_of_its_manifest(machine, hogs):
-    held = limits.probe()
+    held = limits.probe_machine()
     volumes = [*WRITTEN["documents"][-1]["spec"]["template"]["spec"]["volumes"]]
     docs = documents(f"python3 -c '{HOG}' {hogs}", container=LIMITED)
     template = docs[-1]["spec"]["template"]["spec"]

@@ -9,21 +9,44 @@ import json
 import secrets
 import ssl
 import subprocess
+import sys
+import threading
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from http.server import BaseHTTPRequestHandler
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
 from paddle_aws.operations.errors import BadInput
-from paddle_aws.rehearsal.pods.http_server import HTTPServer
 from paddle_aws.rehearsal.pods.job import POLL_INTERVAL, Watcher
-from paddle_aws.rehearsal.pods.pod import Pod, PodEnd
+from paddle_aws.rehearsal.pods.pod import Host, Pod, PodEnd
 
 _ACCOUNT = Path("var/run/secrets/kubernetes.io/serviceaccount")
 """Where Kubernetes mounts a pod's token and the cluster's CA, below the pod's root."""
+
+
+class HTTPServer(ThreadingHTTPServer):
+    """For pods, which may end, or be killed, while it answers them: it says nothing of a connection
+    that the other side has closed, and waits for none.
+    """
+
+    daemon_threads = True
+
+    def start(self) -> None:
+        """Serves in a thread, until `stop`."""
+        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
+
+    def stop(self) -> None:
+        self.shutdown()
+        self.server_close()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Prints any other error."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
 
 
 class PodApi(Watcher, AbstractContextManager["PodApi"]):
@@ -56,20 +79,15 @@ class PodApi(Watcher, AbstractContextManager["PodApi"]):
     def __exit__(self, *error: object) -> None:
         self._server.stop()
 
-    @property
-    def environment(self) -> Mapping[str, str]:
-        """The variables that the kubelet sets for the API server."""
-        return {
-            "KUBERNETES_SERVICE_HOST": "127.0.0.1",
-            "KUBERNETES_SERVICE_PORT": str(self._server.server_port),
-        }
-
-    def lay_account(self, root: Path) -> None:
-        """Writes the token and the CA into a pod, as the kubelet mounts them."""
-        account = root / _ACCOUNT
-        account.mkdir(parents=True, exist_ok=True)
-        (account / "token").write_text(self._token)
-        (account / "ca.crt").write_bytes(self._certificate.read_bytes())
+    def admit(self, host: Host) -> Host:
+        """Returns the host with what the kubelet gives to pods that may ask the API server: its
+        address, a token and the CA.
+        """
+        port = str(self._server.server_port)
+        variables = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": port}
+        authority = self._certificate.read_text()
+        files = {_ACCOUNT / "token": self._token, _ACCOUNT / "ca.crt": authority}
+        return replace(host, api_variables=variables, api_files=files)
 
     def pod_started(self, pod: Pod, index: int | None) -> None:
         self._put(pod, "Running")

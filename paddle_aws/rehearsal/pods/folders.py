@@ -1,6 +1,7 @@
 """The folders of one pod: a copy of the image for each of its containers, and its volumes."""
 
 import shutil
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from paddle_node import contract
@@ -9,41 +10,37 @@ from paddle_aws.operations.errors import BadInput
 from paddle_aws.rehearsal.pods.manifests import Container, Manifests, Mount, PodTemplate
 
 
+@dataclass(frozen=True)
 class PodFolders:
     """The folders of one pod, below `root`."""
 
-    def __init__(
-        self,
-        root: Path,
-        pod: str,
-        template: PodTemplate,
-        manifests: Manifests,
-        *,
-        image_files: Path,
-        volume: Path,
-    ) -> None:
-        """`image_files` is the image laid out once; `volume` stands for every claim."""
-        self._root, self._pod, self._template = root, pod, template
-        self._manifests, self._image_files, self._volume = manifests, image_files, volume
+    root: Path
+    template: PodTemplate
+    manifests: Manifests
+    image_files: Path
+    """The image laid out once."""
+    volume: Path
+    """It stands for every claim."""
 
     @property
     def volumes(self) -> Path:
         """The folder with the pod's own volumes, by name."""
-        return self._root / "volumes"
+        return self.root / "volumes"
 
     def container_root(self, container: str) -> Path:
         """Returns where a container's paths begin."""
-        return self._root / container
+        return self.root / container
 
     def lay_out(self, container: Container) -> None:
         """Copies the image for a container, and leads its mounts to the pod's volumes. Raises
         BadInput.
         """
         root = self.container_root(container.name)
-        shutil.copytree(self._image_files, root)
+        shutil.copytree(self.image_files, root)
         for path in ("tmp", contract.HOME):
             path_inside(root, path).mkdir(parents=True, exist_ok=True)
-        for mount in _sort_outer_first(container):
+        outer_first = sorted(container.mounts, key=lambda mount: PurePosixPath(mount.path).parts)
+        for mount in outer_first:
             source, place = self._mount_source(mount), path_inside(root, mount.path)
             if any(parent.is_symlink() for parent in place.parents if parent.is_relative_to(root)):
                 continue  # Within another mount: visible through that one.
@@ -53,23 +50,23 @@ class PodFolders:
             place.symlink_to(source)
 
     def _mount_source(self, mount: Mount) -> Path:
-        volume = self._template.volumes[mount.volume]
+        volume = self.template.volumes[mount.volume]
         if volume.claim is not None:
-            folder = self._volume
+            folder = self.volume
         else:
             folder = self.volumes / volume.name
             if not folder.exists():
                 folder.mkdir(parents=True)
                 if volume.config_map is not None:
-                    data = self._manifests.config_maps.get(volume.config_map, {})
+                    data = self.manifests.config_maps.get(volume.config_map, {})
                     for key, text in data.items():
                         (folder / key).write_text(text)
         if mount.sub_path:
             folder = path_inside(folder, mount.sub_path)
             if not folder.exists():
-                if volume.claim is not None and not self._manifests.claims.get(volume.claim):
+                if volume.claim is not None and not self.manifests.claims.get(volume.claim):
                     raise BadInput(
-                        f"pod {self._pod}: {mount.sub_path} is not on the volume: the "
+                        f"pod {self.root.name}: {mount.sub_path} is not on the volume: the "
                         "kubelet would make it as root, and user 1000 could not write there; an "
                         "init container has to make it before"
                     )
@@ -78,7 +75,7 @@ class PodFolders:
 
     def remove(self) -> None:
         """Removes all of them."""
-        shutil.rmtree(self._root, ignore_errors=True)
+        shutil.rmtree(self.root, ignore_errors=True)
 
 
 def path_inside(root: Path, container_path: str) -> Path:
@@ -102,7 +99,3 @@ def map_word(word: str, root: Path) -> str:
     ):
         return str(inside)
     return word
-
-
-def _sort_outer_first(container: Container) -> list[Mount]:
-    return sorted(container.mounts, key=lambda mount: len(PurePosixPath(mount.path).parts))

@@ -10,7 +10,7 @@ import asyncio
 import secrets
 import string
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -70,39 +70,12 @@ async def run_job(
     `cancelled()` is true, the pods get their grace period, and the job ends as `CANCELLED`.
     """
     uid = str(uuid.uuid4())
-    return await run_pods(
-        job,
-        [partial(_pod, job, uid, index, host, addresses) for index in range(job.completions)],
-        *watchers,
-        cancelled=cancelled,
-    )
+    makers = [partial(_pod, job, uid, index, host, addresses) for index in range(job.completions)]
+    return await PodsRun(job, makers, watchers, cancelled).run()
 
 
-async def run_pods(
-    job: Job,
-    pods: Sequence[Callable[[], Pod]],
-    *watchers: Watcher,
-    cancelled: Callable[[], bool] = lambda: False,
-) -> JobResult:
-    """Runs pods to their end under the job's rules for failures: each function returns an index's
-    next pod.
-    """
-    following = [asyncio.create_task(watcher.follow()) for watcher in watchers]
-    try:
-        return await _Run(job, pods, watchers, cancelled).run()
-    finally:
-        await _end_tasks(following)
-
-
-async def _end_tasks(tasks: Collection[asyncio.Task[None]]) -> None:
-    """Cancels the tasks, and returns when they have ended."""
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
-class _Run:
-    """One run of a Job."""
+class PodsRun:
+    """One run of pods under a Job's rules for failures."""
 
     def __init__(
         self,
@@ -111,6 +84,7 @@ class _Run:
         watchers: Sequence[Watcher],
         cancelled: Callable[[], bool],
     ) -> None:
+        """`pods`: for each index a function that returns its next pod."""
         self.job, self.pod_makers, self.watchers, self._cancelled = job, pods, watchers, cancelled
         self._pods: set[Pod] = set()
         self._failures = 0
@@ -119,8 +93,10 @@ class _Run:
         self._reason = ""
 
     async def run(self) -> JobResult:
+        """Runs the pods to their end."""
         tasks = [asyncio.create_task(self._index(index)) for index in range(len(self.pod_makers))]
-        cancelling = asyncio.create_task(self._follow_cancellation())
+        following = [watcher.follow() for watcher in self.watchers]
+        beside = list(map(asyncio.create_task, (*following, self._follow_cancellation())))
         try:
             done, late = await asyncio.wait(
                 tasks, timeout=self.job.deadline, return_when=asyncio.FIRST_EXCEPTION
@@ -129,15 +105,14 @@ class _Run:
                 await self._fail("DeadlineExceeded")
             await asyncio.gather(*tasks)
         finally:
-            await _end_tasks([*tasks, cancelling])
-        culprit = self._culprit if self._reason else None
-        return JobResult(
-            not self._reason,
-            self._reason or "CompletionsReached",
-            tuple(self._ends),
-            culprit,
-            self._failures,
-        )
+            # What follows the pods sees their ends.
+            for group in (tasks, beside):
+                for task in group:
+                    task.cancel()
+                await asyncio.gather(*group, return_exceptions=True)
+        reason, culprit = self._reason, self._culprit if self._reason else None
+        ended = tuple(self._ends)
+        return JobResult(not reason, reason or "CompletionsReached", ended, culprit, self._failures)
 
     async def _index(self, index: int) -> None:
         """Runs the pods of one index, one after the other, until one succeeds or no retry is
@@ -171,15 +146,10 @@ class _Run:
                 await self._fail(verdict)
                 return
             # Failures that cost no retry still count for the back-off.
-            counted = (
-                pod.hostname if self.job.back_off_limit_per_index is not None else self.job.name
-            )
-            lost = [
-                end
-                for end in self._ends
-                if not end.succeeded and end.name.startswith(f"{counted}-")
-            ]
-            await asyncio.sleep(back_off(len(lost)))
+            per_index = self.job.back_off_limit_per_index is not None
+            counted = f"{pod.hostname if per_index else self.job.name}-"
+            names = [end.name for end in self._ends if not end.succeeded]
+            await asyncio.sleep(back_off(sum(name.startswith(counted) for name in names)))
 
     def _report_end(self, pod: Pod, index: int | None, end: PodEnd, verdict: str) -> None:
         for watcher in self.watchers:
@@ -220,15 +190,8 @@ def _pod(job: Job, uid: str, index: int, host: Host, addresses: AddressBlock) ->
     if job.indexed:
         labels[Label.INDEX.value] = annotations[Label.INDEX.value] = str(index)
         template = _add_index(template)
-    facts = PodFacts(
-        name,
-        job.namespace,
-        labels,
-        annotations,
-        addresses.next(),
-        template.service_account,
-        addresses.port_shift,
-    )
+    account, shift = template.service_account, addresses.port_shift
+    facts = PodFacts(name, job.namespace, labels, annotations, addresses.next(), account, shift)
     return Pod(host, template, facts, hostname=base if job.indexed else name)
 
 
@@ -241,27 +204,19 @@ def _add_index(template: PodTemplate) -> PodTemplate:
     )
 
     def add_entry(container: Container) -> Container:
-        named = {variable.name for variable in container.environment}
-        return (
-            container
-            if entry.name in named
-            else container.model_copy(update={"environment": (entry, *container.environment)})
-        )
+        if entry.name in {variable.name for variable in container.environment}:
+            return container
+        return container.model_copy(update={"environment": (entry, *container.environment)})
 
-    containers, before = (
-        map(add_entry, template.containers),
-        map(add_entry, template.init_containers),
-    )
-    return template.model_copy(
-        update={"containers": tuple(containers), "init_containers": tuple(before)}
-    )
+    groups = ("init_containers", "containers")
+    changes = {group: tuple(map(add_entry, getattr(template, group))) for group in groups}
+    return template.model_copy(update=changes)
 
 
 def last_lines(log: Path, count: int = 20) -> str:
     """The last `count` lines of a log that are not empty, for a message that gives the reason."""
     try:
-        return "\n".join(
-            [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-count:]
-        )
+        lines = log.read_text(errors="replace").splitlines()
     except OSError:
         return ""
+    return "\n".join([line for line in lines if line.strip()][-count:])

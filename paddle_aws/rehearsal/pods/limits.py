@@ -59,7 +59,7 @@ class Machine:
 
 
 @functools.cache
-def probe() -> Machine:
+def probe_machine() -> Machine:
     """Returns what this machine lets the user hold, by trying it."""
     words = [sys.executable, "-I", "-S", str(INIT), "--own", "1000", "1000", "4096", "/tmp", "true"]
     with (
@@ -100,47 +100,38 @@ def _list_own_groups() -> Iterator[Path]:
             yield from (_GROUPS / path.lstrip("/"), (_GROUPS / path.lstrip("/")).parent)
 
 
-@dataclass(frozen=True)
-class Limits:
-    """One container's limits, as far as this machine holds them."""
-
-    options: tuple[str, ...]
-    """Of container_init.py."""
-    group: Path | None = None
-    """Its control group, which `remove` removes."""
-
-    @classmethod
-    def lay(
-        cls, machine: Machine, template: PodTemplate, container: Container, name: str, root: Path
-    ) -> "Limits":
-        """Makes them for a container whose paths begin at `root`; `name` is one of a kind."""
-        options: list[str] = []
-        if machine.namespaces:
-            user = container.user or template.user or contract.UID
-            group = container.group or template.group or contract.GID
-            size = _shared_memory(template, container)
-            options += ["--own", str(user), str(group), str(size), str(root / "tmp")]
-        if machine.groups is None or container.memory is None:
-            return cls(tuple(options))
-        place = machine.groups / f"paddle-aws-{name}"
-        place.mkdir(exist_ok=True)
-        limit, together = next(
-            (limit, together) for limit, together in _MEMORY.items() if (place / limit).exists()
-        )
-        (place / limit).write_text(str(round(amount(container.memory))))
-        if together:
-            (place / together).write_text("1")
-        shown = root / _GROUPS.relative_to("/")
-        shown.parent.mkdir(parents=True, exist_ok=True)
-        if not shown.exists():
-            shown.symlink_to(_GROUPS)
-        return cls((*options, "--group", str(place / "cgroup.procs")), place)
-
-    def remove(self) -> None:
-        """Removes the control group. Call when no process of the container is left."""
-        if self.group is not None:
-            with contextlib.suppress(OSError):
-                self.group.rmdir()
+@contextlib.contextmanager
+def hold_limits(
+    machine: Machine, template: PodTemplate, container: Container, name: str, root: Path
+) -> Iterator[list[str]]:
+    """Yields options of container_init.py for one container's limits, as far as this machine holds
+    them, and its control group until no process of the container is left. Its paths begin at
+    `root`; `name` is one of a kind.
+    """
+    options: list[str] = []
+    if machine.namespaces:
+        user = container.user or template.user or contract.UID
+        group = container.group or template.group or contract.GID
+        size = _shared_memory(template, container)
+        options += ["--own", str(user), str(group), str(size), str(root / "tmp")]
+    if machine.groups is None or container.memory is None:
+        yield options
+        return
+    place = machine.groups / f"paddle-aws-{name}"
+    place.mkdir(exist_ok=True)
+    limit, together = next(row for row in _MEMORY.items() if (place / row[0]).exists())
+    (place / limit).write_text(str(round(amount(container.memory))))
+    if together:
+        (place / together).write_text("1")
+    shown = root / _GROUPS.relative_to("/")
+    shown.parent.mkdir(parents=True, exist_ok=True)
+    if not shown.exists():
+        shown.symlink_to(_GROUPS)
+    try:
+        yield [*options, "--group", str(place / "cgroup.procs")]
+    finally:
+        with contextlib.suppress(OSError):
+            place.rmdir()
 
 
 def _shared_memory(template: PodTemplate, container: Container) -> int:

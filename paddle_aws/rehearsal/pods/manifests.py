@@ -8,7 +8,7 @@ import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import yaml
 from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -136,6 +136,12 @@ class PodTemplate(_Part):
     subdomain: str = _field("spec", "subdomain", default="")
     service_account: str = _field("spec", "serviceAccountName", default="default")
     token: bool = _field("spec", "automountServiceAccountToken", default=False)
+
+    def change_first(self, **changes: Any) -> Self:
+        """Returns the template with changes to its first container, the program's."""
+        first, *others = self.containers
+        containers = (first.model_copy(update=changes), *others)
+        return self.model_copy(update={"containers": containers})
 
 
 class FailureRule(_Part):

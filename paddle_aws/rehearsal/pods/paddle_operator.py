@@ -7,15 +7,14 @@ Not simulated: what the operator does to running pods (clean-up, elastic scaling
 lost pod).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 from paddle_aws.rehearsal.pods.addresses import AddressBlock
 from paddle_aws.rehearsal.pods.environment import PodFacts
-from paddle_aws.rehearsal.pods.job import CANCELLED, JobResult, Watcher, run_pods
-from paddle_aws.rehearsal.pods.manifests import EnvironmentEntry, Job, PaddleJob, PodTemplate
+from paddle_aws.rehearsal.pods.job import CANCELLED, JobResult, PodsRun, Watcher
+from paddle_aws.rehearsal.pods.manifests import EnvironmentEntry, Job, PaddleJob
 from paddle_aws.rehearsal.pods.pod import Host, Pod
 
 PORT = 36000
@@ -30,32 +29,13 @@ PORTS = 20
 ROLES = {"ps": "PSERVER", "worker": "TRAINER"}
 
 
-class OperatorPod(NamedTuple):
-    """One pod of a PaddleJob; its role is ps or worker."""
-
-    name: str
-    role: str
-    number: int
-    template: PodTemplate
-
-
-def pods(job: PaddleJob) -> list[OperatorPod]:
-    """Returns all pods of the job, servers first; each is named `<job>-<role>-<number>`."""
-    return [
-        OperatorPod(f"{job.name}-{role}-{number}", role, number, replicas.template)
-        for role, replicas in job.roles.items()
-        for number in range(replicas.count)
-    ]
-
-
-def _shared_variables(job: PaddleJob, addresses: Mapping[str, str], shift: int) -> dict[str, str]:
+def _shared_variables(
+    job: PaddleJob, servers: Sequence[str], workers: Sequence[str], shift: int
+) -> dict[str, str]:
     """Returns what the operator writes to the job's ConfigMap once all pods have addresses; `shift`
     is added to its ports.
     """
     port = PORT + shift
-    servers, workers = (
-        [addresses[pod.name] for pod in pods(job) if pod.role == role] for role in ROLES
-    )
     settings = {
         "TRAINER_PORTS_NUM": str(PORTS),
         "PADDLE_PORT": str(DRAWN_PORT + shift if job.intranet == "Service" else port),
@@ -84,47 +64,44 @@ async def run_paddle_job(
     cancelled: Callable[[], bool] = lambda: False,
 ) -> JobResult:
     """Runs all pods to their end, as `run_job` does."""
-    pod_addresses = {pod.name: addresses.next() for pod in pods(job)}
+    of_role = {
+        role: [addresses.next() for _ in range(replicas.count)]
+        for role, replicas in job.roles.items()
+    }
     # Programs behind Services use the Services' port, which is always the same.
     shift = 0 if job.intranet == "Service" else addresses.port_shift
-    config_maps = {
-        **host.manifests.config_maps,
-        job.name: _shared_variables(job, pod_addresses, shift),
-    }
+    shared = _shared_variables(job, of_role.get("ps", ()), of_role["worker"], shift)
+    config_maps = {**host.manifests.config_maps, job.name: shared}
     host = replace(host, manifests=replace(host.manifests, config_maps=config_maps))
-    pod_makers = [partial(_pod, job, pod, host, pod_addresses[pod.name]) for pod in pods(job)]
+    pod_makers = [
+        partial(_pod, job, role, number, host, address)
+        for role, of_pods in of_role.items()
+        for number, address in enumerate(of_pods)
+    ]
     # One failed pod fails the job: the operator retries none.
     rules = Job.model_construct(name=job.name, template=job.worker.template, back_off_limit=0)
-    result = await run_pods(rules, pod_makers, *watchers, cancelled=cancelled)
+    result = await PodsRun(rules, pod_makers, watchers, cancelled).run()
     if result.reason == CANCELLED:
         return result
     return replace(result, reason="Completed" if result.succeeded else "Failed")
 
 
-def _pod(job: PaddleJob, pod: OperatorPod, host: Host, address: str) -> Pod:
-    template = pod.template
-    first, *others = template.containers
-    role = ROLES[pod.role]
+def _pod(job: PaddleJob, role: str, number: int, host: Host, address: str) -> Pod:
+    name, template = f"{job.name}-{role}-{number}", job.roles[role].template
     operator_variables = {
         "POD_IP": address,
-        "PADDLE_TRAINER_ID": str(pod.number),
-        "TRAINING_ROLE": role,
-        "PADDLE_TRAINING_ROLE": role,
+        "PADDLE_TRAINER_ID": str(number),
+        "TRAINING_ROLE": ROLES[role],
+        "PADDLE_TRAINING_ROLE": ROLES[role],
     }
-    variables = (
-        *first.environment,
-        *(EnvironmentEntry(name=name, value=value) for name, value in operator_variables.items()),
+    first = template.containers[0]
+    template = template.change_first(
+        environment=(
+            *first.environment,
+            *(EnvironmentEntry(name=key, value=value) for key, value in operator_variables.items()),
+        ),
+        config_maps=(*first.config_maps, job.name),
     )
-    first = first.model_copy(
-        update={"environment": variables, "config_maps": (*first.config_maps, job.name)}
-    )
-    facts = PodFacts(
-        pod.name,
-        job.namespace,
-        template.labels,
-        template.annotations,
-        address,
-        template.service_account,
-    )
-    template = template.model_copy(update={"containers": (first, *others)})
-    return Pod(host, template, facts, hostname=pod.name)
+    about = (job.namespace, template.labels, template.annotations)
+    facts = PodFacts(name, *about, address, template.service_account)
+    return Pod(host, template, facts, hostname=name)

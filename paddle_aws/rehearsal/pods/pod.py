@@ -5,7 +5,6 @@ import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from paddle_node import contract
 from paddle_node.contract import RESTART_IN_PLACE, ExitCode
@@ -16,9 +15,8 @@ from paddle_aws.rehearsal.pods.container import CallFilter, RunningContainer
 from paddle_aws.rehearsal.pods.environment import PodFacts, environment, expand
 from paddle_aws.rehearsal.pods.folders import PodFolders, map_word, path_inside
 from paddle_aws.rehearsal.pods.image import Image
-from paddle_aws.rehearsal.pods.limits import Limits, Machine, find_full_volume, probe
-from paddle_aws.rehearsal.pods.manifests import Container, Manifests, PodTemplate
-from paddle_aws.rehearsal.pods.probes import run_probes
+from paddle_aws.rehearsal.pods.limits import Machine, find_full_volume, hold_limits, probe_machine
+from paddle_aws.rehearsal.pods.manifests import Container, Manifests, PodTemplate, Probe
 
 BACK_OFF_SHARE = 0.1
 """Kubernetes waits 10 s, 20 s, ... before a retry; the rehearsal waits a tenth of that, and at most
@@ -43,17 +41,6 @@ def back_off(failures: int) -> float:
     )
 
 
-class Api(Protocol):
-    """An API server that pods with a token may ask (api_server.py)."""
-
-    @property
-    def environment(self) -> Mapping[str, str]:
-        """The variables that the kubelet sets for it."""
-
-    def lay_account(self, root: Path) -> None:
-        """Writes the token and the CA into a pod."""
-
-
 @dataclass(frozen=True)
 class Host:
     """Everything that the pods of one rehearsal share."""
@@ -71,9 +58,11 @@ class Host:
     variant.
     """
     identity: Identity
-    api: "Api | None" = None
-    """The API server that pods with a token may ask."""
-    machine: Machine = field(default_factory=probe)
+    api_variables: Mapping[str, str] = field(default_factory=dict)
+    """How pods with a token find the API server, if there is one (api_server.py)."""
+    api_files: Mapping[Path, str] = field(default_factory=dict)
+    """What such pods show it, by the places below their roots."""
+    machine: Machine = field(default_factory=probe_machine)
     """What of the pods' limits this machine holds."""
     call_filter: "Callable[[Pod], CallFilter] | None" = None
     """Returns the filter for the system calls of a pod's containers."""
@@ -116,12 +105,7 @@ class Pod:
         """How often its containers were started again in place."""
         self._terminating = False
         self._folders = PodFolders(
-            host.pods / facts.name,
-            facts.name,
-            template,
-            host.manifests,
-            image_files=host.image_files,
-            volume=host.volume,
+            host.pods / facts.name, template, host.manifests, host.image_files, host.volume
         )
         self._codes: dict[str, int] = {}
         self._ended_by_probe: set[str] = set()
@@ -153,12 +137,8 @@ class Pod:
             )
             self.host.names.remove(self.facts.address)
             self._folders.remove()
-        return PodEnd(
-            self.facts.name,
-            dict(self._codes),
-            {name: self.log(name) for name in self._codes},
-            bool(unfinished),
-        )
+        logs = {name: self.log(name) for name in self._codes}
+        return PodEnd(self.facts.name, dict(self._codes), logs, bool(unfinished))
 
     async def _containers(self) -> None:
         """Runs the init containers one after the other, then the containers side by side."""
@@ -221,8 +201,9 @@ class Pod:
         root = self._folders.container_root(container.name)
         if not root.exists():
             self._folders.lay_out(container)
-            if self.host.api is not None and self.template.token:
-                self.host.api.lay_account(root)
+            for place, text in (self.host.api_files if self.template.token else {}).items():
+                (root / place).parent.mkdir(parents=True, exist_ok=True)
+                (root / place).write_text(text)
         variables = self._environment(container, root)
         folder = path_inside(root, container.working_dir or self.host.image.working_dir)
         folder.mkdir(parents=True, exist_ok=True)
@@ -230,20 +211,19 @@ class Pod:
         calls = self.host.call_filter(self) if self.host.call_filter is not None else None
         log = self.log(container.name)
         name = f"{self.facts.name}-{container.name}"
-        limits = Limits.lay(self.host.machine, self.template, container, name, root)
-        running = await RunningContainer.start(argv, variables, folder, log, calls, limits.options)
-        self.started[container.name] = running
-        if self._terminating:
-            # The pod was deleted while this container was still starting.
-            await running.terminate(self.template.grace)
-        probes = asyncio.create_task(self._probe(container, running))
-        try:
-            return await running.wait()
-        finally:
-            probes.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await probes
-            limits.remove()
+        with hold_limits(self.host.machine, self.template, container, name, root) as limits:
+            running = await RunningContainer.start(argv, variables, folder, log, calls, limits)
+            self.started[container.name] = running
+            if self._terminating:
+                # The pod was deleted while this container was still starting.
+                await running.terminate(self.template.grace)
+            probes = asyncio.create_task(self._probe(container, running))
+            try:
+                return await running.wait()
+            finally:
+                probes.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await probes
 
     def _argv(self, container: Container, root: Path, variables: Mapping[str, str]) -> list[str]:
         if not container.command:
@@ -262,7 +242,7 @@ class Pod:
             "HOSTNAME": self.hostname,
             **({} if host.machine.namespaces else {"TMPDIR": str(root / "tmp")}),
             **host.identity(self.facts.namespace, self.facts.service_account),
-            **(host.api.environment if host.api is not None and self.template.token else {}),
+            **(host.api_variables if self.template.token else {}),
         }
         variables = environment(container, self.facts, host.manifests.config_maps, base)
         # These are in no manifest: the folder in which the container's paths begin, the addresses
@@ -282,12 +262,35 @@ class Pod:
         return variables
 
     async def _probe(self, container: Container, running: RunningContainer) -> None:
-        """Terminates the container when a probe gives up; the restart policy decides what
-        follows.
+        """Runs the startup probe until it succeeds, then the liveness probe. Terminates the
+        container when one gives up; the restart policy decides what follows.
         """
-        log = self.host.logs / f"{self.facts.name}.{container.name}.probes.log"
-        if not await run_probes(
-            container, running, self._folders.container_root(container.name), log
-        ):
-            self._ended_by_probe.add(container.name)
-            await running.terminate(self.template.grace)
+        for kind, probe in (("startup", container.startup), ("liveness", container.liveness)):
+            if probe is not None and not await self._succeeds(kind, probe, container, running):
+                with running.log.open("a") as log:
+                    log.write(
+                        f"{kind} probe failed {probe.failures} times: the container is ended\n"
+                    )
+                self._ended_by_probe.add(container.name)
+                await running.terminate(self.template.grace)
+                return
+
+    async def _succeeds(
+        self, kind: str, probe: Probe, container: Container, running: RunningContainer
+    ) -> bool:
+        """Runs a probe until it gives up or, at startup, succeeds. Its own lines have a log of
+        their own.
+        """
+        root = self._folders.container_root(container.name)
+        command = [map_word(expand(word, running.environment), root) for word in probe.command]
+        log, failures = self.host.logs / f"{self.facts.name}.{container.name}.probes.log", 0
+        while failures < probe.failures:
+            if await running.run_beside(command, probe.timeout, log) != 0:
+                failures += 1
+            elif kind == "startup":
+                return True
+            else:
+                failures = 0
+            if failures < probe.failures:
+                await asyncio.sleep(probe.period)
+        return False
