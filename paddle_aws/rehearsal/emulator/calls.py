@@ -25,7 +25,9 @@ _session = botocore.session.Session()
 
 
 def client(service: str) -> Any:
-    """Returns a botocore client whose requests the emulator answers within the call."""
+    """Returns a botocore client whose requests the emulator answers within the call, in the account
+    and region of the stack.
+    """
     return _client(service, get_account_id(), get_region())
 
 
@@ -44,17 +46,10 @@ def _client(service: str, account: str, region: str) -> Any:
     return client
 
 
-def model(service: str) -> Any:
-    """Returns AWS's model of a service: its calls and answers."""
-    return client(service).meta.service_model
-
-
 def _input(service: str, operation: str) -> Any:
-    return (
-        model(service)
-        .operation_model(client(service).meta.method_to_api_mapping[operation])
-        .input_shape
-    )
+    about = client(service).meta
+    name = about.method_to_api_mapping[operation]
+    return about.service_model.operation_model(name).input_shape
 
 
 def members(service: str, operation: str) -> set[str]:
@@ -79,16 +74,14 @@ def _convert(shape: Any, value: Any) -> Any:
         members = {names[name.lower()]: item for name, item in value.items()}
         return {name: _convert(shape.members[name], item) for name, item in members.items()}
     if kind == "list":
-        return [
-            _convert(shape.member, item) for item in (value if isinstance(value, list) else [value])
-        ]
+        items = value if isinstance(value, list) else [value]
+        return [_convert(shape.member, item) for item in items]
     if kind == "map" and isinstance(value, Mapping):
         return {key: _convert(shape.value, item) for key, item in value.items()}
     if kind == "boolean":
         return str(value).lower() == "true"
-    return {"integer": int, "long": int, "float": float, "double": float, "string": str}.get(
-        kind, lambda same: same
-    )(value)
+    numbers = {"integer": int, "long": int, "float": float, "double": float}
+    return {**numbers, "string": str}.get(kind, lambda same: same)(value)
 
 
 def _answer(module_name: str, request: Any, **_: Any) -> Any:

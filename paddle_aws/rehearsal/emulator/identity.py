@@ -18,7 +18,7 @@ import functools
 import json
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -83,11 +83,8 @@ def session(service: str, role: str) -> dict[str, str] | None:
 
 def _issue(record: dict[str, Any]) -> dict[str, str]:
     """Registers a session under a new key that nobody can guess; returns its variables."""
-    key, secret, token = (
-        f"ASIA{secrets.token_hex(8).upper()}",
-        secrets.token_urlsafe(30),
-        secrets.token_urlsafe(60),
-    )
+    key = f"ASIA{secrets.token_hex(8).upper()}"
+    secret, token = secrets.token_urlsafe(30), secrets.token_urlsafe(60)
     sts.register_session(key, {**record, "SecretAccessKey": secret, "SessionToken": token})
     return {
         "AWS_ACCESS_KEY_ID": key,
@@ -106,40 +103,49 @@ ANSWERS: dict[str, Callable[..., Any]] = {"inventory": stores.resources, "sessio
 """What a rehearsal asks of the emulator alone, by the path below `/_rehearsal/`."""
 
 
+def _why_root_takes_no_role(asked: Mapping[str, str], key: str | None) -> str:
+    assumes = asked.get("Action") == "AssumeRole" and iam_evaluator.is_root_access_key(key)
+    return "Roles may not be assumed by root accounts." if assumes else ""
+
+
+def _why_role_is_not_passed(asked: Mapping[str, str], key: str | None) -> str:
+    role, service = asked.get("RoleARN", ""), "cloudformation.amazonaws.com"
+    if not role or asked.get("Action") not in PASSES_ROLE:
+        return ""
+    passed = {"iam:passedtoservice": service}
+    refused = iam_evaluator.enforce(
+        key, "iam:PassRole", "iam", get_region(), role, service_context=passed
+    )
+    if not refused and trusts(role, service, "sts:AssumeRole"):
+        return ""
+    who = getattr(refused, "principal_arn", "") or service
+    return f"{who} is not authorized to perform: iam:PassRole on resource: {role}"
+
+
+def _refuse_first(service: Any, why: Callable[[Mapping[str, str], str | None], str]) -> None:
+    """Puts a check of a request's parameters and key in front of a service: `why` returns the
+    reason of a refusal.
+    """
+    handle = service.handle_request
+
+    async def handle_unless_refused(
+        method: str, path: str, headers: dict[str, str], body: bytes, query: dict[str, Any]
+    ) -> Any:
+        asked = parse_qs(body.decode(errors="replace")) | query
+        first = {name: values[0] for name, values in asked.items()}
+        if text := why(first, extract_access_key_id(headers, query)):
+            return sts._error(403, "AccessDenied", text, ns="sts")
+        return await handle(method, path, headers, body, query)
+
+    service.handle_request = handle_unless_refused
+
+
 def apply() -> None:
     """Puts the refusals in front of STS and CloudFormation, and gives functions random keys."""
     credentials = functools.partial(function_credentials, lambda_runtime.execution_credentials)
     lambda_runtime.execution_credentials = lambda_svc.execution_credentials = credentials
-    assume, deploy = sts.handle_request, cloudformation.handle_request
-
-    async def unless_root(
-        method: str, path: str, headers: dict[str, str], body: bytes, query: dict[str, Any]
-    ) -> Any:
-        asked = parse_qs(body.decode(errors="replace")) | query
-        key = extract_access_key_id(headers, query)
-        if asked.get("Action") == ["AssumeRole"] and iam_evaluator.is_root_access_key(key):
-            text = "Roles may not be assumed by root accounts."
-            return sts._error(403, "AccessDenied", text, ns="sts")
-        return await assume(method, path, headers, body, query)
-
-    async def unless_not_passed(
-        method: str, path: str, headers: dict[str, str], body: bytes, query: dict[str, Any]
-    ) -> Any:
-        asked = parse_qs(body.decode(errors="replace")) | query
-        role = asked.get("RoleARN", [""])[0]
-        if role and asked.get("Action", [""])[0] in PASSES_ROLE:
-            service = "cloudformation.amazonaws.com"
-            key, passed = extract_access_key_id(headers, query), {"iam:passedtoservice": service}
-            refused = iam_evaluator.enforce(
-                key, "iam:PassRole", "iam", get_region(), role, service_context=passed
-            )
-            if refused or not trusts(role, service, "sts:AssumeRole"):
-                who = getattr(refused, "principal_arn", "") or service
-                text = f"{who} is not authorized to perform: iam:PassRole on resource: {role}"
-                return sts._error(403, "AccessDenied", text, ns="sts")
-        return await deploy(method, path, headers, body, query)
-
-    sts.handle_request, cloudformation.handle_request = unless_root, unless_not_passed
+    _refuse_first(sts, _why_root_takes_no_role)
+    _refuse_first(cloudformation, _why_role_is_not_passed)
     # SimulatePrincipalPolicy takes the path of an ARN for a part of the name.
     for kind in ("role", "user"):
         gather = getattr(iam_evaluator, f"_gather_{kind}_policies")

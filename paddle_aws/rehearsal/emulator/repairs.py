@@ -7,6 +7,7 @@ repair adds. docs/emulator.md lists what is still missing.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 from typing import Any
@@ -37,10 +38,11 @@ def apply() -> None:
     complete_after("AWS::EKS::Cluster", _complete_cluster)
     wrap_handlers("AWS::EKS::Cluster", delete=_delete_cluster)
     complete_after("AWS::EKS::Nodegroup", _complete_nodegroup)
-    for kind in KEPT:
-        _refuse_delete(kind)
-    for kind, (delete, _) in RETURNS.items():
-        wrap_handlers(kind, delete=delete)
+    for kind, why in KEPT.items():
+        wrap_handlers(kind, delete=functools.partial(_delete_unless_kept, why))
+    # What comes back after its delete: aws/aws-cdk#31487.
+    wrap_handlers("AWS::Lambda::Function", delete=_remember_writer)
+    wrap_handlers("AWS::Logs::LogGroup", delete=_delete_log_group)
     # MiniStack has no FSx, and its refusal has no form that AWS's clients can read.
     app.SERVICE_HANDLERS.setdefault("fsx", _no_such_service)
     # MiniStack reads botocore's models of all services, four seconds of processor time, at the
@@ -79,24 +81,23 @@ def _users_of_security_group(group: str, props: Properties) -> str:
     return f"resource {group} has a dependent object" if named or used else ""
 
 
-KEPT: dict[str, tuple[Callable[[str, Properties], str], str]] = {
-    "AWS::IAM::Group": (_users, "IAM API, DeleteGroup; go-to-k/delstack#40"),
-    "AWS::IAM::Role": (_policies_of_others, "IAM API, DeleteRole, DeleteConflict"),
-    "AWS::EC2::SecurityGroup": (
-        _users_of_security_group,
-        "EC2 API, DeleteSecurityGroup, DependencyViolation",
-    ),
+KEPT: dict[str, Callable[[str, Properties], str]] = {
+    # IAM API, DeleteGroup; go-to-k/delstack#40.
+    "AWS::IAM::Group": _users,
+    # IAM API, DeleteRole, DeleteConflict.
+    "AWS::IAM::Role": _policies_of_others,
+    # EC2 API, DeleteSecurityGroup, DependencyViolation.
+    "AWS::EC2::SecurityGroup": _users_of_security_group,
 }
-"""By type: why AWS would not delete a resource, in its words (empty: it would), and the source."""
+"""By type: why AWS would not delete a resource, in its words; empty: it would."""
 
 
-def _refuse_delete(kind: str) -> None:
-    def delete_unless_kept(delete: Handler, physical_id: str, props: Properties) -> None:
-        if why := KEPT[kind][0](physical_id, props):
-            raise ValueError(why)
-        delete(physical_id, props)
-
-    wrap_handlers(kind, delete=delete_unless_kept)
+def _delete_unless_kept(
+    why: Callable[[str, Properties], str], delete: Handler, physical_id: str, props: Properties
+) -> None:
+    if reason := why(physical_id, props):
+        raise ValueError(reason)
+    delete(physical_id, props)
 
 
 # What comes back after its delete.
@@ -121,13 +122,6 @@ def _delete_log_group(delete: Handler, group: str, props: Properties) -> None:
     if group in _late:
         _late.remove(group)
         client("logs").create_log_group(logGroupName=group)
-
-
-RETURNS: dict[str, tuple[Callable[[Handler, str, Properties], None], str]] = {
-    "AWS::Lambda::Function": (_remember_writer, "aws/aws-cdk#31487"),
-    "AWS::Logs::LogGroup": (_delete_log_group, "aws/aws-cdk#31487"),
-}
-"""By type: how a resource is deleted that may be there again, and the source."""
 
 
 # FSx.
@@ -158,10 +152,6 @@ def _tag_bucket(bucket: str, old: Properties, new: Properties) -> dict[str, Any]
 # EKS.
 
 
-def _subnets(props: Properties) -> list[str]:
-    return list((props.get("ResourcesVpcConfig") or {}).get("SubnetIds") or [])
-
-
 def _complete_cluster(name: str, old: Properties, new: Properties) -> dict[str, Any]:
     """Creates the cluster's security group in EC2, sets the cluster's VPC and keeps the properties
     that MiniStack drops.
@@ -169,21 +159,18 @@ def _complete_cluster(name: str, old: Properties, new: Properties) -> dict[str, 
     cluster = eks._clusters[name]
     network = cluster["resourcesVpcConfig"]
     if not old:
-        vpc = ec2._subnets[_subnets(new)[0]]["VpcId"]
+        vpc = ec2._subnets[new["ResourcesVpcConfig"]["SubnetIds"][0]]["VpcId"]
         network["vpcId"] = vpc
         group = client("ec2").create_security_group(
             GroupName=f"eks-cluster-sg-{name}-{new_uuid()[:8]}",
             Description="EKS created security group applied to ENI that is attached to EKS "
-            "Control Plane "
-            "master nodes",
+            "Control Plane master nodes",
             VpcId=vpc,
         )["GroupId"]
         itself = {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": group}]}
         client("ec2").authorize_security_group_ingress(GroupId=group, IpPermissions=[itself])
         network["clusterSecurityGroupId"] = group
-    for key in ("EncryptionConfig", "ComputeConfig", "StorageConfig"):
-        if key in new:
-            cluster[key[0].lower() + key[1:]] = provisioners._pascal_to_camel(new[key])
+    _keep(cluster, new, "EncryptionConfig", "ComputeConfig", "StorageConfig")
     return dict(provisioners._eks_cluster_attrs(cluster))
 
 
@@ -203,8 +190,12 @@ def _delete_cluster(delete: Handler, physical_id: str, props: Properties) -> Non
 
 def _complete_nodegroup(name: str, old: Properties, new: Properties) -> dict[str, Any]:
     """Keeps the properties of a node group that MiniStack drops."""
-    group = eks._nodegroups[f"{new['ClusterName']}/{name}"]
-    for key in ("CapacityType", "LaunchTemplate", "NodeRepairConfig"):
-        if key in new:
-            group[key[0].lower() + key[1:]] = provisioners._pascal_to_camel(new[key])
-    return {"Id": f"{new['ClusterName']}/{name}"}
+    physical_id = f"{new['ClusterName']}/{name}"
+    group = eks._nodegroups[physical_id]
+    _keep(group, new, "CapacityType", "LaunchTemplate", "NodeRepairConfig")
+    return {"Id": physical_id}
+
+
+def _keep(record: dict[str, Any], props: Properties, *names: str) -> None:
+    kept = {name: props[name] for name in names if name in props}
+    record |= provisioners._pascal_to_camel(kept)

@@ -1,16 +1,16 @@
 """The CloudFormation types that the app needs and MiniStack lacks.
 
-Promises: each type of resource_types.yaml, and each below, is created, changed and deleted through
-its service's own API (`calls.call`), so boto3 sees what was deployed. A property that the API does
-not know fails the stack by name. A type that is neither here nor in MiniStack fails the stack by
+Promises: each type of resource_types.yaml, and each below but documents, is created, changed and
+deleted through its service's own API (`calls.call`), so boto3 sees what was deployed. A property
+that the API does not know fails the stack by name. A type that is neither here nor in MiniStack fails the stack by
 name, because we only add to MiniStack's table. docs/emulator.md lists what is not checked.
 """
 
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ import yaml
 from botocore.exceptions import ClientError
 from calls import call, client, members
 from ministack.core.responses import AccountRegionScopedDict, get_account_id
-from ministack.services import eks
+from ministack.services import eks, ssm
 from ministack.services.cloudformation import provisioners
 
 Properties = Mapping[str, Any]
@@ -38,41 +38,34 @@ class AllBut(tuple[str, ...]):
         return name not in tuple(self)
 
 
-@dataclass(frozen=True)
-class ResourceType:
-    """The handlers of one type in MiniStack's engine."""
-
-    create: Callable[[str, Properties, str], PhysicalResource]
-    delete: Callable[[str, Properties], object]
-    update: Callable[[str, Properties, Properties], PhysicalResource] | None = None
-    """Updates in place: (physical id, old, new). A change of a property in `replacing` never gets
-    here.
-    """
-    replacing: Container[str] = AllBut(("Tags",))
-    """Properties whose change replaces the resource, according to the resource reference."""
-    tags: bool = True
-    snapshot: Callable[[str, Properties], object] | None = None
-    """Takes the snapshot for `DeletionPolicy: Snapshot` before the delete."""
+ALL_BUT_TAGS = AllBut(("Tags",))
 
 
-def add(types: Mapping[str, ResourceType]) -> None:
-    """Adds types to MiniStack's tables. Raises RuntimeError for a type that MiniStack itself has by
+def add(
+    name: str,
+    create: Callable[[str, Properties, str], PhysicalResource],
+    delete: Callable[[str, Properties], object],
+    *,
+    replacing: Container[str] = ALL_BUT_TAGS,
+    tags: bool = True,
+    **more: Handler,
+) -> None:
+    """Adds a type to MiniStack's tables. Raises RuntimeError for one that MiniStack itself has by
     now: remove it from this folder.
+
+    Args:
+        replacing: properties whose change replaces the resource, by the resource reference.
+        tags: whether it has tags.
+        more: `update` in place (physical id, old, new, stack), which gets no change of a property
+            in `replacing`; `snapshot` for `DeletionPolicy: Snapshot`, before the delete.
     """
-    for name, kind in types.items():
-        if name in provisioners._RESOURCE_HANDLERS:
-            raise RuntimeError(f"MiniStack knows {name} itself: remove it from this folder")
-        handler: dict[str, Any] = {"create": kind.create, "delete": _tolerate_missing(kind.delete)}
-        if kind.update is not None:
-            handler["update"] = lambda physical_id, old, new, stack, update=kind.update: update(
-                physical_id, old, new
-            )
-        if kind.snapshot is not None:
-            handler["snapshot"] = kind.snapshot
-        provisioners._RESOURCE_HANDLERS[name] = handler
-        provisioners._REPLACING_PROPERTIES[name] = kind.replacing
-        if kind.tags:
-            provisioners._STACK_TAG_PROPERTY[name] = ("Tags", "list")
+    if name in provisioners._RESOURCE_HANDLERS:
+        raise RuntimeError(f"MiniStack knows {name} itself: remove it from this folder")
+    handlers = {"create": create, "delete": _tolerate_missing(delete), **more}
+    provisioners._RESOURCE_HANDLERS[name] = handlers
+    provisioners._REPLACING_PROPERTIES[name] = replacing
+    if tags:
+        provisioners._STACK_TAG_PROPERTY[name] = ("Tags", "list")
 
 
 def wrap_handlers(kind: str, **wrappers: Handler) -> None:
@@ -114,9 +107,20 @@ def complete_after(
 
 
 def apply() -> None:
-    """Adds every type of this folder except those of documents.py."""
-    rows = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
-    add({name: _DescribedType(row).handlers() for name, row in rows.items()} | TYPES)
+    """Adds every type."""
+    for name, row in yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text()).items():
+        _DescribedType(row).add_as(name)
+    _add_rules("AWS::EC2::SecurityGroupIngress", "ingress", "Source")
+    _add_rules("AWS::EC2::SecurityGroupEgress", "egress", "Destination")
+    add("AWS::EC2::KeyPair", _create_key_pair, _delete_key_pair, replacing=AllBut())
+    replacing = ("Name", "DocumentType")
+    add(
+        "AWS::SSM::Document",
+        _create_document,
+        lambda name, props: _documents.pop(name, None),
+        replacing=replacing,
+        update=_update_document,
+    )
     complete_after("AWS::EKS::AccessEntry", _update_entry_policies)
     complete_after("AWS::IAM::Group", _update_group_policies)
     wrap_handlers("AWS::IAM::Group", delete=_delete_group)
@@ -141,7 +145,7 @@ def _tolerate_missing(
     return delete_if_there
 
 
-def refuse_other_properties(props: Properties, *names: str) -> None:
+def _refuse_other_properties(props: Properties, *names: str) -> None:
     """Raises ValueError for a property that is neither in `names` nor the tags."""
     if unknown := sorted(props.keys() - {*names, "Tags"}):
         raise ValueError(f"Encountered unsupported property {', '.join(unknown)}")
@@ -164,17 +168,14 @@ class _DescribedType:
         self._records = AccountRegionScopedDict()
         """Attributes, and the identifier that carries the tags, by physical id."""
 
-    def handlers(self) -> ResourceType:
-        """Returns the type's handlers."""
-        row = self._row
-        return ResourceType(
-            self.create,
-            functools.partial(self.run, row["delete"]),
-            self.update,
-            row.get("replacing", AllBut(("Tags",))),
-            "tags" in row,
-            functools.partial(self.run, row["snapshot"]) if "snapshot" in row else None,
-        )
+    def add_as(self, name: str) -> None:
+        """Adds the type under its name."""
+        row, more = self._row, {"update": self.update}
+        if "snapshot" in row:
+            more["snapshot"] = functools.partial(self.run, row["snapshot"])
+        delete = functools.partial(self.run, row["delete"])
+        replacing = row.get("replacing", ALL_BUT_TAGS)
+        add(name, self.create, delete, replacing=replacing, tags="tags" in row, **more)
 
     def create(self, logical_id: str, props: Properties, stack: str) -> PhysicalResource:
         """Creates a resource, and keeps the attributes that templates ask for."""
@@ -197,16 +198,15 @@ class _DescribedType:
             self._retag(physical_id, {}, props)
         return physical_id, attributes
 
-    def update(self, physical_id: str, old: Properties, new: Properties) -> PhysicalResource:
+    def update(
+        self, physical_id: str, old: Properties, new: Properties, *rest: Any
+    ) -> PhysicalResource:
         """Changes a resource in place."""
         for operation, paths in self._row.get("update", {}).items():
             names = {name.lower() for name in members(self._service, operation)}
             request = self._parameters(new, paths, self._describe(physical_id, new))
-            call(
-                self._service,
-                operation,
-                {name: value for name, value in request.items() if name.lower() in names},
-            )
+            known = {name: value for name, value in request.items() if name.lower() in names}
+            call(self._service, operation, known)
         self._retag(physical_id, old, new)
         return physical_id, self._records[physical_id][0]
 
@@ -216,12 +216,8 @@ class _DescribedType:
             call(self._service, operation, _select(paths, self._describe(physical_id, props)))
 
     def _describe(self, physical_id: str, props: Properties) -> dict[str, Any]:
-        return {
-            **props,
-            **self._records.get(physical_id, [{}])[0],
-            "id": physical_id,
-            "account": get_account_id(),
-        }
+        attributes, itself = self._records.get(physical_id, [{}])[0], {"id": physical_id}
+        return {**props, **attributes, **itself, "account": get_account_id()}
 
     def _parameters(
         self, props: Properties, paths: Mapping[str, str] | None, resource: Properties
@@ -237,40 +233,26 @@ class _DescribedType:
             provisioners._ec2_apply_tags(tagged_id, dict(new), dict(old))
         elif self._service == "eks":
             old_tags, new_tags = (provisioners._tag_map(props.get("Tags")) for props in (old, new))
-            eks._tags[tagged_id] = {
-                key: value
-                for key, value in eks._tags.get(tagged_id, {}).items()
-                if key not in old_tags
-            } | new_tags
+            tags = eks._tags.get(tagged_id, {}).items()
+            kept = {key: value for key, value in tags if key not in old_tags}
+            eks._tags[tagged_id] = kept | new_tags
 
 
-def _rule_type(direction: str) -> ResourceType:
-    """AWS::EC2::SecurityGroupIngress or SecurityGroupEgress: each resource is one rule."""
-    peer = "Source" if direction == "ingress" else "Destination"
-    names = (
-        "GroupId",
-        "IpProtocol",
-        "FromPort",
-        "ToPort",
-        "CidrIp",
-        "CidrIpv6",
-        "Description",
-        f"{peer}SecurityGroupId",
-    )
+def _add_rules(kind: str, direction: str, peer: str) -> None:
+    """Adds a type whose resource is one rule of a security group."""
+    names = ["GroupId", "IpProtocol", "FromPort", "ToPort", "CidrIp", "CidrIpv6", "Description"]
 
     def create(logical_id: str, props: Properties, stack: str) -> PhysicalResource:
-        refuse_other_properties(props, *names)
+        _refuse_other_properties(props, *names, f"{peer}SecurityGroupId")
         group = props["GroupId"]
         permission = provisioners._ec2_sg_permissions([props])[0]
         permission = {key: value for key, value in permission.items() if value not in ([], None)}
         filters = [{"Name": "group-id", "Values": [group]}]
-        existing = client("ec2").describe_security_group_rules(Filters=filters)[
-            "SecurityGroupRules"
-        ]
+        existing = client("ec2").describe_security_group_rules(Filters=filters)
         authorize = getattr(client("ec2"), f"authorize_security_group_{direction}")
         answer = authorize(GroupId=group, IpPermissions=[permission])
         rule_id = answer["SecurityGroupRules"][0]["SecurityGroupRuleId"]
-        if rule_id in [rule["SecurityGroupRuleId"] for rule in existing]:
+        if rule_id in [rule["SecurityGroupRuleId"] for rule in existing["SecurityGroupRules"]]:
             # MiniStack silently accepts a duplicate rule; AWS does not.
             raise ValueError(
                 f"InvalidPermission.Duplicate: the specified rule already exists in {group}"
@@ -281,7 +263,7 @@ def _rule_type(direction: str) -> ResourceType:
         revoke = getattr(client("ec2"), f"revoke_security_group_{direction}")
         revoke(GroupId=props["GroupId"], SecurityGroupRuleIds=[physical_id])
 
-    return ResourceType(create, delete, tags=False)
+    add(kind, create, delete, tags=False)
 
 
 PRIVATE_KEY = "/ec2/keypair/{}"
@@ -295,10 +277,7 @@ def _create_key_pair(logical_id: str, props: Properties, stack: str) -> Physical
     client("ssm").put_parameter(
         Name=PRIVATE_KEY.format(pair["KeyPairId"]), Value=pair["KeyMaterial"], Type="SecureString"
     )
-    return props["KeyName"], {
-        "KeyPairId": pair["KeyPairId"],
-        "KeyFingerprint": pair["KeyFingerprint"],
-    }
+    return props["KeyName"], {name: pair[name] for name in ("KeyPairId", "KeyFingerprint")}
 
 
 def _delete_key_pair(physical_id: str, props: Properties) -> None:
@@ -334,8 +313,20 @@ def _delete_group(delete: Handler, name: str, props: Properties) -> None:
     delete(name, props)
 
 
-TYPES = {
-    "AWS::EC2::SecurityGroupIngress": _rule_type("ingress"),
-    "AWS::EC2::SecurityGroupEgress": _rule_type("egress"),
-    "AWS::EC2::KeyPair": ResourceType(_create_key_pair, _delete_key_pair, replacing=AllBut()),
-}
+_documents = ssm._documents = AccountRegionScopedDict()
+"""Systems Manager's documents, a service that MiniStack lacks. Limits: botocore does not check a
+document, no call returns one, only the last version is kept, and no session starts.
+"""
+
+
+def _create_document(logical_id: str, props: Properties, stack: str) -> PhysicalResource:
+    _refuse_other_properties(props, "Name", "Content", "DocumentType", "UpdateMethod")
+    if props["Name"] in _documents:
+        raise ValueError(f"Document with name {props['Name']} already exists")
+    return _update_document(props["Name"], {}, props)
+
+
+def _update_document(name: str, old: Properties, new: Properties, *rest: Any) -> PhysicalResource:
+    content = {"Content": json.dumps(new["Content"]), "DocumentType": new["DocumentType"]}
+    _documents[name] = {"Name": name, "Status": "Active", **content}
+    return name, {}

@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
-CHANGES = "resource_types repairs documents long_polling identity"
+CHANGES = "resource_types repairs long_polling identity"
 """Modules of this folder that change MiniStack through their `apply()`, in this order."""
 
 
@@ -77,9 +77,8 @@ def make_administrator(account: str, region: str) -> dict[str, tuple[str, str]]:
     with request_scope(account, region):
         iam, name = client("iam"), "administrator"
         iam.create_user(UserName=name)
-        iam.attach_user_policy(
-            UserName=name, PolicyArn="arn:aws:iam::aws:policy/AdministratorAccess"
-        )
+        policy = "arn:aws:iam::aws:policy/AdministratorAccess"
+        iam.attach_user_policy(UserName=name, PolicyArn=policy)
         key = iam.create_access_key(UserName=name)["AccessKey"]
     root = os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"]
     administrator = key["AccessKeyId"], key["SecretAccessKey"]
@@ -108,25 +107,16 @@ def is_ours(scope: Any) -> bool:
     return bool(key) and (
         key in sts._sessions
         or key == os.environ["AWS_ACCESS_KEY_ID"]
-        or any(key == known for _, known in iam._access_keys.to_dict())
+        or key in [known for _, known in iam._access_keys.to_dict()]
     )
 
 
-def answer(path: str, query: dict[str, list[str]], account: str, region: str) -> Any:
-    """Returns what a rehearsal asks of the emulator alone."""
-    from identity import ANSWERS
-    from ministack.core.responses import request_scope
-
-    asked = {name: values[0] for name, values in query.items()}
-    with request_scope(account, region):
-        return ANSWERS[path.removeprefix("/_rehearsal/")](**asked)
-
-
-async def refuse(send: Any) -> None:
-    """Answers 403, and says nothing."""
-    headers = [(b"content-length", b"0")]
-    await send({"type": "http.response.start", "status": 403, "headers": headers})
-    await send({"type": "http.response.body", "body": b""})
+async def respond(send: Any, status: int, body: bytes = b"") -> None:
+    """Sends a whole answer."""
+    length = str(len(body)).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", length)]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 async def wait_for_end() -> None:
@@ -149,6 +139,8 @@ def wrap_app(app: Any, port: int, region: str) -> Any:
     answers `/_rehearsal/` beside MiniStack's own paths.
     """
     import stores
+    from identity import ANSWERS
+    from ministack.core.responses import request_scope
 
     async def app_with_inventory(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
@@ -161,24 +153,18 @@ def wrap_app(app: Any, port: int, region: str) -> Any:
 
             await app(scope, receive, announce)
         elif scope["type"] != "http" or not is_ours(scope):
-            await refuse(send)
+            await respond(send, 403)
         elif scope["path"].startswith("/_rehearsal/"):
             query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
-            body = json.dumps(answer(scope["path"], query, stores.ACCOUNT, region)).encode()
-            headers = [
-                (b"content-type", b"application/json"),
-                (b"content-length", str(len(body)).encode()),
-            ]
-            await send({"type": "http.response.start", "status": 200, "headers": headers})
-            await send({"type": "http.response.body", "body": body})
+            asked = {name: values[0] for name, values in query.items()}
+            with request_scope(stores.ACCOUNT, region):
+                result = ANSWERS[scope["path"].removeprefix("/_rehearsal/")](**asked)
+            await respond(send, 200, json.dumps(result).encode())
         else:
             # Policies that require TLS protect the way to AWS, which does not exist on this
             # machine: claim TLS.
-            await app(
-                scope | {"headers": [*scope.get("headers", []), (b"x-forwarded-proto", b"https")]},
-                receive,
-                send,
-            )
+            headers = [*scope["headers"], (b"x-forwarded-proto", b"https")]
+            await app(scope | {"headers": headers}, receive, send)
 
     return app_with_inventory
 
@@ -220,12 +206,9 @@ def main() -> int:
     config.loglevel = "WARNING"
     config.graceful_timeout = 0.5
     config.shutdown_timeout = 1
-
-    async def run() -> None:
-        await serve(wrap_app(app, port, options.region), config, shutdown_trigger=wait_for_end)
-
+    served = wrap_app(app, port, options.region)
     try:
-        asyncio.run(run())
+        asyncio.run(serve(served, config, shutdown_trigger=wait_for_end))
     finally:
         lambda_runtime.reset()
         # A worker that it started may be in a call; it shares the process group.
