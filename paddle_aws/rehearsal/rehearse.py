@@ -73,17 +73,18 @@ class Rehearsal:
         data: Path | None = None,
         supervisor: "Supervisor | None" = None,
         program: Path | None = None,
+        say_ports: Callable[[str], None] | None = None,
     ) -> None:
         """Checks the job; `say` gets remarks on it. `data`: what to read in place of the job's
         source. `supervisor` watches the pods of the training. `program`: the archive of the
-        program's folder, if it is written already. Raises BadInput.
+        program's folder, if it is written already. `say_ports` gets the sentence about Paddle's
+        open ports in place of the screen. Raises BadInput.
         """
         self.project, self.job, self.job_file, self._account = project, job, job_file, account
         self._supervisor, self._program_archive = supervisor, program
+        self._say_ports = say_ports
         self._source = self._check(say, data)
         self._variant, self._interpreter = job.image_variant, project / ".venv-image" / "bin"
-        self.say_ports: Callable[[str], None] | None = None
-        """Gets the sentence about Paddle's open ports in place of the screen."""
         self._places: dict[str, str] = {}
         """The data job's variables that name files of this machine in place of objects."""
 
@@ -411,7 +412,7 @@ class Rehearsal:
         first, last = (port + addresses.port_shift for port in (FIRST_PORT, LAST_PORT))
         servers = "parameter servers answer all users"
         what = servers if self.job.way.servers else "store listens on all addresses"
-        say = self.say_ports or self.screen.remark
+        say = self._say_ports or self.screen.remark
         say(
             f"while it trains, Paddle's {what} of this machine without a key, at a port from "
             f"{first} to {last}: let no stranger reach these"

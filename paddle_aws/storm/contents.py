@@ -265,8 +265,6 @@ class _Made:
     list: list[Any]
     items: dict[Any, Any]
 
-    def __init__(self, *arguments: Any, **options: Any) -> None: ...
-
     def __setstate__(self, state: Any) -> None:
         self.state = state
 

@@ -1,18 +1,20 @@
 """Carries out a run's schedule of faults: each comes at its event, while the program waits."""
 
 import asyncio
+import ctypes
 import errno
 import os
 import signal
+import socket
+import struct
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from paddle_aws.rehearsal.pods.container import RunningContainer
 from paddle_aws.rehearsal.pods.pod import Pod
-from paddle_aws.storm import connections
 from paddle_aws.storm.calls import Call, CallReply
 from paddle_aws.storm.faults import COUNTED, FREEZES, SERVERS, VOLUME, Fault
 from paddle_aws.storm.processes import (
@@ -21,6 +23,7 @@ from paddle_aws.storm.processes import (
     descendants,
     send_signal,
     signal_processes,
+    sockets,
 )
 from paddle_aws.storm.program_files import ProgramFiles, create_file
 from paddle_aws.storm.ranks import Rank, Ranks
@@ -31,6 +34,10 @@ PATIENCE = 10.0
 """Seconds within which the target of a fault has to be there."""
 _SLOW = 2.0
 """Seconds that an operation on a slow volume takes."""
+_PIDFD_GETFD = 438
+"""pidfd_getfd(2) on x86-64; since Linux 5.6."""
+_ATTACH_FILTER = 26
+"""SO_ATTACH_FILTER of socket(7)."""
 Homes = Mapping[int, tuple[Pod, RunningContainer]]
 """Each container and its pod, by the container's first process. Not by the pod's index: a pod of a
 Job without indexes learns its rank from its peers.
@@ -136,18 +143,22 @@ class Inflictor:
         target = await self._find_target(fault)
         if target is None:
             return "no effect: the rank was not there"
-        act: Callable[[Fault, _Target], str] = {
-            "damage-checkpoint": self._damage_checkpoint,
-            "kill-rank": self._kill_rank,
-            "kill-server": self._kill_rank,
-            "kill-agent": self._kill_agent,
-            "kill-pod": self._kill_pod,
-            "spot-notice": self._give_notice,
-            "cut": self._cut,
-            "half-open": self._cut,
-            **dict.fromkeys(FREEZES, self._freeze),
-        }[fault.kind]
-        return act(fault, target) or f"process {target.rank.pid}"
+        match fault.kind:
+            case "damage-checkpoint":
+                return self._damage_checkpoint(target)
+            case "cut" | "half-open":
+                return _cut_connections(target, half_open=fault.kind == "half-open")
+            case "kill-agent":
+                target.kill(children(target.container.init))
+            case "kill-pod":
+                self.keep(target.pod.kill())
+            case "spot-notice":
+                self.keep(target.pod.terminate())
+            case "kill-rank" | "kill-server":
+                target.kill([target.rank.pid])
+            case _:
+                self._freeze(fault, target)
+        return f"process {target.rank.pid}"
 
     async def _find_target(self, fault: Fault) -> _Target | None:
         deadline, trains = time.monotonic() + PATIENCE, fault.kind not in SERVERS
@@ -158,42 +169,16 @@ class Inflictor:
         inits = [above for above in ancestors(rank.pid) if above in self._homes] if rank else []
         return _Target(rank, *self._homes[inits[0]]) if rank and inits else None
 
-    def _damage_checkpoint(self, fault: Fault, target: _Target) -> str:
+    def _damage_checkpoint(self, target: _Target) -> str:
         if what := self._files.damage():
             target.kill([target.rank.pid])
         return what or "no effect: there is no older checkpoint beside the newest"
 
-    def _kill_rank(self, fault: Fault, target: _Target) -> str:
-        target.kill([target.rank.pid])
-        return ""
-
-    def _kill_agent(self, fault: Fault, target: _Target) -> str:
-        target.kill(children(target.container.init))
-        return ""
-
-    def _kill_pod(self, fault: Fault, target: _Target) -> str:
-        self.keep(target.pod.kill())
-        return ""
-
-    def _give_notice(self, fault: Fault, target: _Target) -> str:
-        self.keep(target.pod.terminate())
-        return ""
-
-    def _freeze(self, fault: Fault, target: _Target) -> str:
+    def _freeze(self, fault: Fault, target: _Target) -> None:
         pod = fault.kind == "freeze-pod"
         top = children(target.container.init)[0] if pod else target.rank.pid
         pids = [top, *descendants(top)]
         self.keep(_stop_for(pids, target.container.init, FREEZES[fault.kind]))
-        return ""
-
-    def _cut(self, fault: Fault, target: _Target) -> str:
-        with ExitStack() as stack:
-            ours = signal_processes([target.rank.pid], target.container.init, signal.SIGCONT, stack)
-            half_open = fault.kind == "half-open"
-            count = sum(
-                connections.cut(target.rank.pid, pidfd, half_open=half_open) for pidfd in ours
-            )
-        return f"{count} connections" if count else "no effect: the rank has no connection"
 
     def answer_of_volume(
         self, call: Call, rank: Rank, path: Path | None
@@ -263,3 +248,36 @@ async def _stop_for(pids: Sequence[int], init: int, seconds: float) -> None:
         for process in signal_processes(pids, init, signal.SIGSTOP, stack):
             stack.callback(send_signal, process, signal.SIGCONT)
         await asyncio.sleep(seconds)
+
+
+def _cut_connections(target: _Target, *, half_open: bool) -> str:
+    """Ends the connections of the target to other addresses than its own; `half_open`: they stay,
+    but nothing that the peers send arrives any more, and nothing is acknowledged to them.
+    """
+    pid = target.rank.pid
+    with ExitStack() as stack:
+        ours = signal_processes([pid], target.container.init, signal.SIGCONT, stack)
+        count = sum(_cut(process, number, half_open) for process in ours for number in sockets(pid))
+    return f"{count} connections" if count else "no effect: the rank has no connection"
+
+
+def _cut(process: int, number: int, half_open: bool) -> bool:
+    """Cuts one connection without privileges, through a copy of its socket."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    copy = libc.syscall(_PIDFD_GETFD, process, number, 0)
+    if copy < 0:
+        return False
+    with socket.socket(fileno=copy) as connection, suppress(OSError):
+        if connection.family != socket.AF_INET or connection.type != socket.SOCK_STREAM:
+            return False
+        if connection.getpeername()[0] == connection.getsockname()[0]:
+            return False
+        if half_open:
+            # One instruction: return 0, which drops every segment that arrives.
+            drop = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0), 8)
+            program = struct.pack("HxxxxxxP", 1, ctypes.addressof(drop))
+            connection.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, program)
+        else:
+            connection.shutdown(socket.SHUT_RDWR)
+        return True
+    return False

@@ -36,6 +36,16 @@ def signal_processes(
     return processes
 
 
+def sockets(pid: int) -> list[int]:
+    """Returns the numbers of a process's open sockets. Raises OSError."""
+    numbers = []
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):
+            if str(entry.readlink()).startswith("socket:"):
+                numbers.append(int(entry.name))
+    return numbers
+
+
 def send_signal(process: int, number: signal.Signals) -> None:
     """Signals a process by its file descriptor, if it still runs."""
     with suppress(ProcessLookupError):

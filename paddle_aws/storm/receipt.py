@@ -40,10 +40,7 @@ def write(storm: Storm, folder: Path, seconds: float) -> tuple[Path, Path]:
 
 def conclusion(storm: Storm, seconds: float) -> str:
     """The last lines for a terminal."""
-    faults = sum(
-        inflicted.seconds is not None for run in storm.runs for inflicted in run.trace.inflicted
-    )
-    failed = storm.failed
+    failed, faults = storm.failed, sum(len(run.trace.came) for run in storm.runs)
     verdict = (
         f"{len(failed)} differ{'s' * (len(failed) == 1)}"
         if failed
@@ -129,7 +126,7 @@ def _run(run: RecordedRun, storm: Storm) -> dict[str, Any]:
                 "fault": str(inflicted.fault),
                 "seconds": None if inflicted.seconds is None else round(inflicted.seconds, 2),
                 "attempt": inflicted.attempt or None,
-                "effect": inflicted.effect or "its event did not happen",
+                "effect": inflicted.what_it_did,
                 "steps_done_again": verdict.lost_work.get(str(inflicted.fault), 0),
             }
             for inflicted in trace.inflicted
@@ -160,12 +157,7 @@ def _page(storm: Storm, receipt: Mapping[str, Any]) -> Iterator[str]:
         else ("failed", storm.state)
     )
     runs = [run for run in (*storm.calm_runs, *storm.runs) if run.verdict is not None]
-    faults = [
-        inflicted
-        for run in runs
-        for inflicted in run.trace.inflicted
-        if inflicted.seconds is not None
-    ]
+    faults = [inflicted.fault for run in runs for _, inflicted in run.trace.came]
     silence = max((run.trace.longest_silence for run in runs), default=0.0)
     again = sum(run.verdict.repeated for run in storm.runs if run.verdict)
     tiles = {
@@ -195,9 +187,8 @@ def _page(storm: Storm, receipt: Mapping[str, Any]) -> Iterator[str]:
     yield "</section>\n"
     for run in runs:
         yield from _section(run, storm)
-    kinds = sorted({inflicted.fault.kind for inflicted in faults})
     yield "<h2>What the faults are</h2>\n<dl>\n"
-    for kind in kinds:
+    for kind in sorted({fault.kind for fault in faults}):
         yield f"<dt><code>{kind}</code></dt><dd>{escape(KINDS[kind])}</dd>\n"
     yield "</dl>\n</main>\n</body>\n</html>\n"
 
@@ -226,10 +217,9 @@ def _section(run: RecordedRun, storm: Storm) -> Iterator[str]:
         )
         for inflicted in trace.inflicted:
             came = f"{inflicted.seconds:.1f} s" if inflicted.seconds is not None else "-"
-            effect = inflicted.effect or "its event did not happen"
             yield (
                 f"<tr><td><code>{escape(str(inflicted.fault))}</code></td>"
-                f"<td class=number>{came}</td><td>{escape(effect)}</td>"
+                f"<td class=number>{came}</td><td>{escape(inflicted.what_it_did)}</td>"
                 f"<td class=number>{verdict.lost_work.get(str(inflicted.fault), 0)}</td></tr>\n"
             )
         yield "</tbody></table></div>\n"
@@ -249,12 +239,11 @@ def _timeline(run: RecordedRun) -> str:
         if colour := _COLOURS.get(event.kind):
             x, y = across(event.seconds), 10 + 6 * min(event.rank, 4)
             marks.append(f'<rect x="{x}" y="{y}" width="2" height="5" fill="var({colour})"/>')
-    for inflicted in trace.inflicted:
-        if inflicted.seconds is not None:
-            x, title = across(inflicted.seconds), escape(str(inflicted.fault))
-            marks.append(
-                f'<line x1="{x}" x2="{x}" y1="0" y2="46" stroke="var(--lost)" stroke-width="2">'
-                f"<title>{title}</title></line>"
-            )
+    for seconds, inflicted in trace.came:
+        x, title = across(seconds), escape(str(inflicted.fault))
+        marks.append(
+            f'<line x1="{x}" x2="{x}" y1="0" y2="46" stroke="var(--lost)" stroke-width="2">'
+            f"<title>{title}</title></line>"
+        )
     label = f"{run.name}: steps and files of each rank, and faults, over its time"
     return f'<svg viewBox="0 0 1002 46" role="img" aria-label="{label}">{"".join(marks)}</svg>'

@@ -223,11 +223,8 @@ class Storm:
                 "them again"
             )
         elif digests and all(run.verdict and run.verdict.passed for run in self.calm_runs):
-            self.kept = CalmRuns(
-                datetime.now(UTC).replace(microsecond=0),
-                digests,
-                [run.trace for run in self.calm_runs],
-            )
+            now = datetime.now(UTC).replace(microsecond=0)
+            self.kept = CalmRuns(now, digests, [run.trace for run in self.calm_runs])
 
     @property
     def failed(self) -> list[RecordedRun]:
@@ -257,16 +254,15 @@ class Storm:
 
     def _rehearsal(self, supervisor: StormSupervisor | None) -> Rehearsal:
         account = LocalAccount(self.job, Path("outputs.json"), Path("image.json"))
-        rehearsal = Rehearsal(
+        return Rehearsal(
             self.project,
             self.job,
             self.source.file,
             account,
             supervisor=supervisor,
             program=self._program,
+            say_ports=self._say_ports,
         )
-        rehearsal.say_ports = self._say_ports
-        return rehearsal
 
     def _say_ports(self, sentence: str) -> None:
         if sentence not in self._said:
@@ -315,9 +311,7 @@ class Storm:
         """Looks for the fewest faults with which the run fails in the same way."""
         assert run.verdict is not None
         symptoms = {finding.symptom for finding in run.verdict.findings}
-        met = {
-            inflicted.fault for inflicted in run.trace.inflicted if inflicted.seconds is not None
-        }
+        met = {inflicted.fault for _, inflicted in run.trace.came}
         tries = 0
 
         def fails(faults: Sequence[Fault]) -> bool:
@@ -413,9 +407,8 @@ def describe_calm(calm: Calm) -> str:
 def _run_lines(run: RecordedRun, calm: Calm, *, named: bool) -> list[str]:
     verdict, trace = run.verdict, run.trace
     assert verdict is not None
-    met = sum(inflicted.seconds is not None for inflicted in trace.inflicted)
     words = (
-        f"{run.name:8} {trace.seconds:5.1f} s  {met} of "
+        f"{run.name:8} {trace.seconds:5.1f} s  {len(trace.came)} of "
         f"{count(len(run.schedule), 'fault')}, {count(trace.attempts, 'attempt')}, "
         f"{count(verdict.repeated, 'step')} done again, longest silence "
         f"{trace.longest_silence:.0f} s: {calm.words_for_success if verdict.passed else 'DIFFERS'}"

@@ -35,6 +35,10 @@ class InflictedFault:
     """What it did, in a few words."""
     attempt: int = 0
 
+    @property
+    def what_it_did(self) -> str:
+        return self.effect or "its event did not happen"
+
 
 @dataclass
 class Trace:
@@ -72,6 +76,11 @@ class Trace:
         return max((event.attempt for event in self.events), default=0)
 
     @property
+    def came(self) -> list[tuple[float, InflictedFault]]:
+        """The faults whose events happened, with the times."""
+        return [(fault.seconds, fault) for fault in self.inflicted if fault.seconds is not None]
+
+    @property
     def ranks(self) -> list[int]:
         """The ranks that report steps."""
         return sorted({event.rank for event in self.events if event.kind == "step"})
@@ -80,18 +89,15 @@ class Trace:
         """Adds the event of a step. If two lines in a row report the same step of a rank, and one
         of them has no metrics, both belong to one step: "resuming at step 7", or the end of a pass.
         """
-        places = reversed(range(len(self.events)))
-        newest = next((place for place in places if self._is_step(place, event.rank)), None)
-        if newest is not None:
-            other = self.events[newest]
-            same = (other.attempt, other.step) == (event.attempt, event.step)
-            if same and not (event.metrics and other.metrics):
-                self.events[newest] = replace(other, metrics=event.metrics or other.metrics)
-                return
+        for place in reversed(range(len(self.events))):
+            other = self.events[place]
+            if (other.kind, other.rank) == ("step", event.rank):
+                same = (other.attempt, other.step) == (event.attempt, event.step)
+                if same and not (event.metrics and other.metrics):
+                    self.events[place] = replace(other, metrics=event.metrics or other.metrics)
+                    return
+                break
         self.events.append(event)
-
-    def _is_step(self, place: int, rank: int) -> bool:
-        return self.events[place].kind == "step" and self.events[place].rank == rank
 
     def steps(self, rank: int | None = None) -> list[Event]:
         """The events of steps: of `rank`, or of the lowest rank that reports any."""

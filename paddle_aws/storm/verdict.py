@@ -379,7 +379,7 @@ def _judge_output(trace: Trace, calm: Calm) -> Iterator[Finding]:
 
 
 def _judge_faults(trace: Trace, calm: Calm) -> Iterator[Finding]:
-    if not trace.inflicted or any(fault.seconds is not None for fault in trace.inflicted):
+    if trace.came or not trace.inflicted:
         return
     last, saves = max(calm.steps, default=0), calm.opportunities.saves
     words = (
@@ -415,12 +415,7 @@ def _finding(symptom: str, sentence: str, trace: Trace, at: float | None = None)
 
 
 def _fault_before(trace: Trace, seconds: float) -> InflictedFault | None:
-    before = [
-        inflicted
-        for inflicted in trace.inflicted
-        if inflicted.seconds is not None and inflicted.seconds <= seconds
-    ]
-    return before[-1] if before else None
+    return next((fault for came, fault in reversed(trace.came) if came <= seconds), None)
 
 
 def _shorten_steps(steps: Sequence[int]) -> str:

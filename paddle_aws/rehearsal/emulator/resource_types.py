@@ -2,8 +2,9 @@
 
 Promises: each type of resource_types.yaml, and each below but documents, is created, changed and
 deleted through its service's own API (`calls.call`), so boto3 sees what was deployed. A property
-that the API does not know fails the stack by name. A type that is neither here nor in MiniStack fails the stack by
-name, because we only add to MiniStack's table. docs/emulator.md lists what is not checked.
+that the API does not know fails the stack by name. A type that is neither here nor in MiniStack
+fails the stack by name, because we only add to MiniStack's table. docs/emulator.md lists what is
+not checked.
 """
 
 from __future__ import annotations
