@@ -31,52 +31,31 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m paddle_aws.rehearsal", description=(__doc__ or "").partition("\n\n")[0]
     )
-    parser.add_argument(
-        "--config", type=Path, default=PROJECT / "cluster.yaml", help="the cluster's settings"
-    )
-    parser.add_argument("--job", type=Path, default=PROJECT / "job.yaml", help="the job's settings")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="SETTING=VALUE",
-        help="override a setting of the job file; --job - means that these are all settings",
-    )
-    parser.add_argument(
-        "--local", action="store_true", help="deploy nothing: no AWS emulator, the job alone"
-    )
-    parser.add_argument(
-        "--volume",
-        choices=("new", "keep"),
-        default="new",
-        help="keep: go on with what the last rehearsal left on the volume",
-    )
-    parser.add_argument("--data", type=Path, help="a file or folder in place of the job's source")
-    parser.add_argument("--outputs", type=Path, default=Path("outputs.json"), help="with --local")
-    parser.add_argument("--image-file", type=Path, default=Path("image.json"), help="with --local")
-    parser.add_argument(
-        "--no-try", action="store_true", help="do not try the program on a few records first"
-    )
-    parser.add_argument(
-        "--verbose",
-        action="store_true",
-        help="name what of the manifests is without effect on one machine",
-    )
+    option = parser.add_argument
+    cluster, job = PROJECT / "cluster.yaml", PROJECT / "job.yaml"
+    option("--config", type=Path, default=cluster, help="the cluster's settings")
+    option("--job", type=Path, default=job, help="the job's settings")
+    settings = "override a setting of the job file; --job - means that these are all settings"
+    option("--set", action="append", default=[], metavar="SETTING=VALUE", help=settings)
+    local = "deploy nothing: no AWS emulator, the job alone"
+    option("--local", action="store_true", help=local)
+    keep = "keep: go on with what the last rehearsal left on the volume"
+    option("--volume", choices=("new", "keep"), default="new", help=keep)
+    option("--data", type=Path, help="a file or folder in place of the job's source")
+    option("--outputs", type=Path, default=Path("outputs.json"), help="with --local")
+    option("--image-file", type=Path, default=Path("image.json"), help="with --local")
+    no_try = "do not try the program on a few records first"
+    option("--no-try", action="store_true", help=no_try)
+    verbose = "name what of the manifests is without effect on one machine"
+    option("--verbose", action="store_true", help=verbose)
     arguments = parser.parse_args()
     with cli_errors(_INTERRUPTED):
         machine = check_machine(PROJECT, local=arguments.local)
-        files = (
-            {"--job": arguments.job}
-            if arguments.local
-            else {
-                "--config": arguments.config,
-                "--job": arguments.job,
-            }
-        )
-        for option, file in files.items():
+        for name in ("job",) if arguments.local else ("config", "job"):
+            file = getattr(arguments, name)
             if not file.is_file() and str(file) != "-":
                 state = "is not a file" if file.exists() else "does not exist"
-                how = "" if arguments.local else f" with {option}"
+                how = "" if arguments.local else f" with --{name}"
                 raise BadInput(f"{file} {state}: name an existing file{how}")
         _rehearse(machine, arguments)
 
@@ -158,14 +137,11 @@ def _rehearse(machine: str, arguments: argparse.Namespace) -> None:
             from paddle_aws.rehearsal.deployed_account import DeployedAccount
 
             account = DeployedAccount(PROJECT, arguments.config.resolve(), source, job)
-        rehearsal = Rehearsal(
-            PROJECT,
-            job,
-            job_file,
-            account,
-            lambda text: console.print(text, style="yellow", markup=False),
-            arguments.data,
-        )
+
+        def warn(text: str) -> None:
+            console.print(text, style="yellow", markup=False)
+
+        rehearsal = Rehearsal(PROJECT, job, job_file, account, warn, arguments.data)
         with interruption.catch_signals(), RehearsalFolder(FOLDER.absolute()) as folder:
             try:
                 with Screen(console) as screen:

@@ -73,10 +73,11 @@ def proxy_settings() -> dict[str, str]:
     https:// address; never a proxy for the emulator, which is on this machine.
     """
     names = (*_PROXIES, *map(str.lower, _PROXIES), *_CERTIFICATES)
-    given = {name: os.environ[name] for name in names if name in os.environ}
-    return given | {name: without_proxy(name) for name in ("NO_PROXY", "no_proxy")}
+    return {name: os.environ[name] for name in names if name in os.environ} | proxy_exceptions()
 
 
-def without_proxy(name: str) -> str:
-    """Returns the caller's proxy exceptions in the variable `name`, and this machine."""
-    return ",".join(filter(None, (os.environ.get(name), "127.0.0.1,localhost")))
+def proxy_exceptions() -> dict[str, str]:
+    """Returns the caller's proxy exceptions, and this machine."""
+    given = {name: os.environ.get(name) for name in ("NO_PROXY", "no_proxy")}
+    here = "127.0.0.1,localhost"
+    return {name: f"{value},{here}" if value else here for name, value in given.items()}

@@ -16,7 +16,7 @@ from typing import Any, Self
 from urllib.parse import urlencode
 
 from paddle_aws.operations.account.person import CommandError, Person, end, last_lines
-from paddle_aws.rehearsal.account import Inventory, Resource, without_proxy
+from paddle_aws.rehearsal.account import Inventory, Resource, proxy_exceptions
 
 ACCOUNT = "000000000000"
 REGION = "us-west-2"
@@ -52,39 +52,23 @@ class Cloud(Person):
         self._port = 0
         self._key = self._secret = ""
 
-    # Life cycle.
-
     def __enter__(self) -> Self:
         interpreter = self.project / ".venv-emulator" / "bin" / "python"
         if not interpreter.exists():
             raise CloudError(f"{interpreter} is missing: run `make rehearse`, which makes it")
         self.state.mkdir(parents=True, exist_ok=True)
-        server = Path(__file__).parent / "emulator" / "server.py"
-        scratch = str(self.state / "emulator")
-        command = [
-            str(interpreter),
-            str(server),
-            "--region",
-            self.region,
-            "--scratch",
-            scratch,
-            *self._options,
-        ]
+        server, scratch = Path(__file__).parent / "emulator/server.py", self.state / "emulator"
+        command = [str(interpreter), str(server), "--region", self.region, *self._options]
+        command += ["--scratch", str(scratch)]
         log = self.state / "emulator.log"
         with ExitStack() as life, log.open("wb") as sink:
-            pipes: dict[str, Any] = {
-                "stdin": subprocess.PIPE,
-                "stdout": subprocess.PIPE,
-                "stderr": sink,
-            }
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": sink}
             emulator = life.enter_context(self._start(command, self.state, {}, **pipes))
             life.callback(end, emulator)
             line = emulator.stdout.readline()
             if not line:
-                raise CloudError(
-                    "the AWS emulator did not start:\n"
-                    f"{last_lines(log.read_text(errors='replace').splitlines())}"
-                )
+                reason = last_lines(log.read_text(errors="replace").splitlines())
+                raise CloudError(f"the AWS emulator did not start:\n{reason}")
             ready = json.loads(line)
             self._port = ready["port"]
             self._key, self._secret = ready["administrator"]
@@ -96,8 +80,6 @@ class Cloud(Person):
     def __exit__(self, *error: object) -> None:
         """Ends the emulator and everything it started."""
         self._life.close()
-
-    # For clients.
 
     @property
     def endpoint(self) -> str:
@@ -118,8 +100,7 @@ class Cloud(Person):
             # Hide the caller's profiles.
             "AWS_CONFIG_FILE": os.devnull,
             "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
-            "NO_PROXY": without_proxy("NO_PROXY"),
-            "no_proxy": without_proxy("no_proxy"),
+            **proxy_exceptions(),
         }
 
     def client(self, service: str) -> Any:
@@ -127,15 +108,9 @@ class Cloud(Person):
         import boto3
         from botocore.config import Config
 
-        options = {
-            "aws_access_key_id": self._key,
-            "aws_secret_access_key": self._secret,
-            "region_name": self.region,
-        }
+        session = boto3.session.Session(self._key, self._secret, region_name=self.region)
         # No proxy of the caller's reaches this machine.
-        return boto3.session.Session(**options).client(
-            service, endpoint_url=self.endpoint, config=Config(proxies={})
-        )
+        return session.client(service, endpoint_url=self.endpoint, config=Config(proxies={}))
 
     def inventory(self) -> Inventory:
         """Everything that exists in the account now."""

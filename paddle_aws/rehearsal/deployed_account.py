@@ -6,7 +6,7 @@ service account; on a self-managed cluster the data job's pods have the nodes' r
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
@@ -79,22 +79,16 @@ class DeployedAccount(Account):
             phase.result = (
                 f"cdk deploy --all: {len(self._outputs)} stacks, {len(resources)} resources"
             )
-        self_managed = self._spec.cluster.self_managed
-        self._identity = (
-            node_role(self._cloud, self._spec.name)
-            if self_managed
-            else pod_identity(self._cloud, self._output("ClusterName"))
-        )
+        if self._spec.cluster.self_managed:
+            self._identity = node_role(self._cloud, self._spec.name)
+        else:
+            self._identity = pod_identity(self._cloud, self._output("ClusterName"))
 
     def write_manifests(self, folder: RehearsalFolder) -> list[Path]:
         repository = self._output("RepositoryUri")
         self.image = record_image(self._cloud, repository, folder.image_record, self._variant)
-        options = {
-            "--outputs": folder.outputs,
-            "--image-file": folder.image_record,
-            "--out": folder.manifests,
-        }
-        words = [str(word) for pair in options.items() for word in pair] + self._source.words()
+        words = ["--outputs", str(folder.outputs), "--image-file", str(folder.image_record)]
+        words += ["--out", str(folder.manifests), *self._source.words()]
         # Every pod finds the volume here, wherever the cluster's nodes mount it.
         file = str(self._source.file.resolve())
         self._cloud.paddle_aws("manifests", file, *words, "--for-rehearsal")
@@ -115,9 +109,8 @@ class DeployedAccount(Account):
             self._cloud.destroy(self._config)
             left = sorted(self._cloud.inventory() - self._before)
             if forgotten := [str(resource) for resource in left if not is_retained(resource)]:
-                raise Failed(
-                    "\n".join([f"cdk destroy left {len(forgotten)} resources behind", *forgotten])
-                )
+                words = f"cdk destroy left {len(forgotten)} resources behind"
+                raise Failed("\n".join([words, *forgotten]))
             but = f" but for {len(left)} that retain keeps" if left else ""
             phase.result = f"cdk destroy --all: the inventory is as before{but}"
         return tuple(left)
@@ -140,18 +133,12 @@ def retention_test(client: Callable[[str], Any], stacks: list[str]) -> Callable[
     for stack in stacks:
         body = cloudformation.get_template(StackName=stack)["TemplateBody"]
         template = body if isinstance(body, dict) else json.loads(body)
-        policies = {
-            name: resource.get("DeletionPolicy", "")
-            for name, resource in template["Resources"].items()
-        }
-        for part in list_all(
-            cloudformation, "list_stack_resources", "StackResourceSummaries[]", StackName=stack
-        ):
-            for kind, resources in ids.items():
-                if policies.get(part["LogicalResourceId"], "").startswith(kind) and part.get(
-                    "PhysicalResourceId"
-                ):
-                    resources.add(part["PhysicalResourceId"])
+        for part in _list_resources(cloudformation, stack):
+            resource = template["Resources"].get(part["LogicalResourceId"], {})
+            policy, physical_id = resource.get("DeletionPolicy", ""), part.get("PhysicalResourceId")
+            for kind, retained in ids.items():
+                if physical_id and policy.startswith(kind):
+                    retained.add(physical_id)
 
     def outlives(resource: Resource) -> bool:
         if resource.type == "snapshot" and ids["Snapshot"]:
@@ -161,6 +148,12 @@ def retention_test(client: Callable[[str], Any], stacks: list[str]) -> Callable[
         return any(part in resource.id for part in ids["Retain"])
 
     return outlives
+
+
+def _list_resources(cloudformation: Any, stack: str) -> Iterator[Any]:
+    """Yields what a stack has."""
+    rows = "StackResourceSummaries[]"
+    return list_all(cloudformation, "list_stack_resources", rows, StackName=stack)
 
 
 def record_image(cloud: Cloud, repository_uri: str, file: Path, variant: str = "") -> str:
@@ -177,9 +170,8 @@ def record_image(cloud: Cloud, repository_uri: str, file: Path, variant: str = "
         imageTag="rehearsal",
     )
     reference = f"{repository_uri}@{answer['image']['imageId']['imageDigest']}"
-    file.write_text(
-        json.dumps({"variants": {variant: reference}} if variant else {"image": reference}) + "\n"
-    )
+    record = {"variants": {variant: reference}} if variant else {"image": reference}
+    file.write_text(f"{json.dumps(record)}\n")
     return reference
 
 
@@ -213,17 +205,11 @@ def node_role(cloud: Cloud, cluster: str) -> Identity:
         cloudformation, ec2, iam = map(cloud.client, ("cloudformation", "ec2", "iam"))
         [launch, *_] = [
             row["PhysicalResourceId"]
-            for row in list_all(
-                cloudformation,
-                "list_stack_resources",
-                "StackResourceSummaries[]",
-                StackName=f"{cluster}-nodes",
-            )
+            for row in _list_resources(cloudformation, f"{cluster}-nodes")
             if row["ResourceType"] == "AWS::EC2::LaunchTemplate"
         ]
-        [version] = ec2.describe_launch_template_versions(
-            LaunchTemplateId=launch, Versions=["$Latest"]
-        )["LaunchTemplateVersions"]
+        newest = {"LaunchTemplateId": launch, "Versions": ["$Latest"]}
+        [version] = ec2.describe_launch_template_versions(**newest)["LaunchTemplateVersions"]
         profile = version["LaunchTemplateData"]["IamInstanceProfile"]
         name = profile.get("Name") or profile["Arn"].rpartition("/")[2]
         [role] = iam.get_instance_profile(InstanceProfileName=name)["InstanceProfile"]["Roles"]

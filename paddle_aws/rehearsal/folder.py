@@ -60,19 +60,17 @@ class RehearsalFolder:
             os.close(self._lock)
             raise BadInput(f"{self.path / LOCK} is not a file: remove it")
         deadline = time.monotonic() + _LOCK_TIMEOUT
-        while True:
-            try:
+        while time.monotonic() < deadline:
+            with suppress(OSError):
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 os.ftruncate(self._lock, 0)  # It may name a rehearsal that ended.
                 return self
-            except OSError:
-                if time.monotonic() > deadline:
-                    os.close(self._lock)
-                    raise BadInput(
-                        f"another {self._user} runs in this folder ({self.path}): wait for it, or "
-                        "use another folder"
-                    ) from None
             time.sleep(0.05)
+        os.close(self._lock)
+        raise BadInput(
+            f"another {self._user} runs in this folder ({self.path}): wait for it, or use another "
+            "folder"
+        )
 
     def _refuse_foreign(self) -> None:
         """Raises BadInput for a folder that no rehearsal made: this one would empty it."""
@@ -93,11 +91,11 @@ class RehearsalFolder:
         self.begun = True
         if name:
             self._set_aside(name)
-            self.empty(keep=frozenset({self.volume.name, JOBS}))
+            self._empty(self.volume.name, JOBS)
             if not keep_volume and self.volume.is_dir():
                 shutil.rmtree(resolve_inside(self.volume, root), ignore_errors=True)
         else:
-            self.empty()
+            self._empty()
         self.volume.mkdir(exist_ok=True)
         self.logs.mkdir()
         # While this folder's lock is held, no pod of an earlier rehearsal is alive.
@@ -145,33 +143,19 @@ class RehearsalFolder:
         """Unpacks the image for the pods of `objects`. Returns what the pods share."""
         image_ = image.read(project / "trainer_image" / "Dockerfile")
         image_.lay_out(project, self.image)
+        places = (self.image, self.pods, self.volume, self.logs)
         names = Names(self.hosts, objects.services)
-        return Host(
-            objects,
-            image_,
-            self.image,
-            self.pods,
-            self.volume,
-            self.logs,
-            names,
-            interpreter,
-            identity,
-        )
+        return Host(objects, image_, *places, names, interpreter, identity)
 
     def tidy(self) -> None:
         """Call at the end of a rehearsal. Removes everything that `paddle-aws` does not read."""
-        self.empty(
-            keep=frozenset(
-                {self.volume.name, self.logs.name, self.manifests.name, RECORD, LAST, JOBS}
-            )
-        )
+        self._empty(self.volume.name, self.logs.name, self.manifests.name, RECORD, LAST, JOBS)
 
-    def empty(self, keep: frozenset[str] = frozenset()) -> None:
-        """Removes everything except the lock and the names in `keep`."""
+    def _empty(self, *kept: str) -> None:
+        """Removes everything except the lock and what is `kept`."""
         for entry in self.path.iterdir():
-            if entry.name == LOCK or entry.name in keep:
-                continue
-            if entry.is_dir() and not entry.is_symlink():
-                shutil.rmtree(entry)
-            else:
-                entry.unlink()
+            if entry.name not in (LOCK, *kept):
+                if entry.is_dir() and not entry.is_symlink():
+                    shutil.rmtree(entry)
+                else:
+                    entry.unlink()

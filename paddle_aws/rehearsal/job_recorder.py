@@ -40,10 +40,8 @@ class JobRecorder(Watcher):
         """`run` is the rehearsal's id, which its lock names."""
         root = PurePosixPath(job.volume.folder or "", job.name)
         view = JobView(job.name, job.namespace, None, None, ())
-        self._folder, self._record = (
-            folder,
-            RehearsalRecord(view, str(root), str(interpreter), None, run),
-        )
+        self._folder = folder
+        self._record = RehearsalRecord(view, str(root), str(interpreter), None, run)
         self._pods: dict[str, Pod] = {}
         self._job: JobState | None = None
         self._part = "training"
@@ -53,19 +51,11 @@ class JobRecorder(Watcher):
         """Records that a Job or PaddleJob was created."""
         self._pods.clear()
         self._part = _PARTS.get(job.template.labels.get(COMPONENT, ""), "training")
-        self._job = JobState(
-            object=job.name,
-            phase="running",
-            reason="",
-            completions=job.completions,
-            active=0,
-            succeeded=0,
-            failed=0,
-            created=datetime.now(UTC),
-            finished=None,
-            image="",
-            processes=job_objects.processes(_environment(job).get(Variable.PROCESSES, "")),
-        )
+        environment = job.template.containers[0].environment
+        values = {entry.name: entry.value or "" for entry in environment}
+        processes = job_objects.processes(values.get(Variable.PROCESSES, ""))
+        started = unstarted_job(job.name, "running", "")
+        self._job = replace(started, completions=job.completions, processes=processes)
         self._write()
 
     def pod_started(self, pod: Pod, index: int | None) -> None:
@@ -102,10 +92,8 @@ class JobRecorder(Watcher):
 
     def end(self, result: JobResult) -> None:
         """Records how the Job ended."""
-        reason = "" if result.succeeded else result.reason
-        if reason == CANCELLED:
-            reason = "it was cancelled"
-        self._end_job(reason)
+        reason = "it was cancelled" if result.reason == CANCELLED else result.reason
+        self._end_job("" if result.succeeded else reason)
 
     def close(self, reason: str = "") -> None:
         """Records the end of the rehearsal; `reason`: why its training ended early, or never
@@ -114,22 +102,17 @@ class JobRecorder(Watcher):
         if self._job is not None and self._job.phase == "running":
             self._end_job(reason)
         if reason and (self._job is None or (self._part in _PARTS and self._job.phase == "done")):
-            self._part, self._job = (
-                "training",
-                unstarted_job(self._record.view.name, "failed", reason),
-            )
+            self._part = "training"
+            self._job = unstarted_job(self._record.view.name, "failed", reason)
         self._record = replace(self._record, ended=datetime.now(UTC))
         self._write()
 
     def _count(self, active: int, succeeded: int = 0, failed: int = 0) -> None:
         """Adds to the Job's numbers of pods."""
         if (job := self._job) is not None:
-            self._job = replace(
-                job,
-                active=job.active + active,
-                succeeded=job.succeeded + succeeded,
-                failed=job.failed + failed,
-            )
+            numbers = {"active": active, "succeeded": succeeded, "failed": failed}
+            sums = {name: getattr(job, name) + number for name, number in numbers.items()}
+            self._job = replace(job, **sums)
         self._write()
 
     def _end_job(self, reason: str) -> None:
@@ -152,15 +135,9 @@ class JobRecorder(Watcher):
 
     def _write(self) -> None:
         if self._job is not None:
-            view = self._record.view
             fields: dict[str, Any] = {self._part: self._job}
-            self._record = replace(self._record, view=replace(view, **fields))
+            self._record = replace(self._record, view=replace(self._record.view, **fields))
         self._record.write(self._folder)
-
-
-def _environment(job: AnyJob) -> dict[str, str]:
-    """Returns the variables that the manifest sets in a Job's pods."""
-    return {entry.name: entry.value or "" for entry in job.template.containers[0].environment}
 
 
 def _component_and_rank(pod: Pod, index: int | None) -> tuple[str, int | None]:

@@ -21,15 +21,15 @@ def prepare(job: TrainingJob, folder: JobFolder, project: Path) -> str:
 
     Raises BadInput for a program that has no example.
     """
-    name = job.program.folder
-    example, missing = project / "examples" / str(name), []
-    if job.program.origin == "volume" and not (folder.root / str(name)).exists():
+    name, missing = str(job.program.folder), []
+    example, program = project / "examples" / name, folder.root / name
+    lacks_program = job.program.origin == "volume" and not program.exists()
+    if lacks_program:
         missing.append("the program")
+    shards = [(folder.shard(rank), folder.older_shard(rank)) for rank in range(job.trainers)]
     prepared = job.data is not None and job.data.prepared
-    ranks = range(job.trainers)
-    if prepared and not any(
-        shard.exists() for rank in ranks for shard in (folder.shard(rank), folder.older_shard(rank))
-    ):
+    lacks_data = prepared and not any(shard.exists() for places in shards for shard in places)
+    if lacks_data:
         missing.append(f"its data, dealt to data/0 to data/{job.trainers - 1}")
     if not missing:
         return ""
@@ -38,9 +38,9 @@ def prepare(job: TrainingJob, folder: JobFolder, project: Path) -> str:
             f"{' and '.join(missing)} lie on your volume, and nothing here stands in for them: put "
             f"them into {folder.root} and rehearse with --volume keep"
         )
-    if "the program" in missing:
-        shutil.copytree(example, folder.root / str(name), ignore=shutil.ignore_patterns("*sample*"))
-    if len(missing) > 1 or "the program" not in missing:
+    if lacks_program:
+        shutil.copytree(example, program, ignore=shutil.ignore_patterns("*sample*"))
+    if lacks_data:
         _deal(example, folder, job.trainers)
     return f"{' and '.join(missing)} lie on your volume; here examples/{name} stands in for them"
 

@@ -56,9 +56,9 @@ class Results:
         out.
         """
         metric: str | Text = "nothing was held out (data.hold_out), so nothing was measured"
-        name, better = "metric", True
+        name, better, measured = "metric", True, {}
         if evaluation is not None:
-            name, better = evaluation.metric, evaluation.better
+            name, better, measured = evaluation.metric, evaluation.better, {name: evaluation.value}
             metric = Text.assemble(
                 (f"{evaluation.value:.3f}", "bold green" if better else "bold yellow"),
                 f" on {evaluation.records:,} rows that no trainer saw; "
@@ -71,7 +71,6 @@ class Results:
             **_record(folder),
             "files": f"{where}: paddle-aws board, status, logs, results, evaluate",
         }
-        measured = {} if evaluation is None else {name: evaluation.value}
         return cls(job, rows, better, measured=measured)
 
     @classmethod
@@ -84,14 +83,8 @@ class Results:
         lines = last_lines(log, _SEARCHED).splitlines()
         lines = [line for line in lines if not is_noise(line)][-_PRINTED:]
         printed = Text("\n".join(map(clean, lines)) or "nothing")
-        return cls(
-            job,
-            {
-                "printed": printed,
-                **_record(folder),
-                "logs": f"{shorten_path(log)}; of each pod in {shorten_path(logs)}/",
-            },
-        )
+        places = f"{shorten_path(log)}; of each pod in {shorten_path(logs)}/"
+        return cls(job, {"printed": printed, **_record(folder), "logs": places})
 
 
 def _record(folder: JobFolder | None) -> dict[str, str]:
@@ -114,31 +107,18 @@ def summary(results: Results, phases: Sequence[Phase], seconds: float) -> Render
     grid.add_column(overflow="fold")
     for label, text in results.rows.items():
         grid.add_row(label, text)
-    grid.add_row(
-        "time",
-        ", ".join(f"{phase.name} {phase.seconds:.1f}" for phase in phases)
-        + f": {seconds:.0f} s in all",
-    )
-    but = (
-        f", but for {len(results.retained)} resources that `retain: true` keeps"
-        if results.retained
-        else ""
-    )
-    deployed = any(phase.name == "destroy" for phase in phases)
-    if deployed:
+    times = ", ".join(f"{phase.name} {phase.seconds:.1f}" for phase in phases)
+    grid.add_row("time", f"{times}: {seconds:.0f} s in all")
+    title, style, retained = "trained", "green", results.retained
+    if any(phase.name == "destroy" for phase in phases):
+        but = f", but for {len(retained)} resources that `retain: true` keeps" if retained else ""
         grid.add_row("account", f"as it was before the deploy{but}")
-    title = (
-        ("trained and gone again" if deployed else "trained")
-        if results.better
-        else "trained, but no better than a constant guess"
-    )
-    style = "green" if results.better else "yellow"
-    panel = Panel(
-        grid, title=f"{results.job.name}: {title}", border_style=style, title_align="left"
-    )
-    return Group(
-        Text(), *(Text(f"kept  {resource}", style="dim") for resource in results.retained), panel
-    )
+        title = "trained and gone again"
+    if not results.better:
+        title, style = "trained, but no better than a constant guess", "yellow"
+    title = f"{results.job.name}: {title}"
+    panel = Panel(grid, title=title, border_style=style, title_align="left")
+    return Group(Text(), *(Text(f"kept  {resource}", style="dim") for resource in retained), panel)
 
 
 def count(number: int, noun: str, plural: str = "s") -> str:
