@@ -94,7 +94,7 @@ class Names:
         """Publishes a pod's names."""
         for service in self._services:
             selected = bool(service.selector) and service.selector.items() <= labels.items()
-            if service.name == subdomain and service.namespace == namespace and selected:
+            if selected and (service.name, service.namespace) == (subdomain, namespace):
                 short = f"{hostname}.{service.name}"
                 ends = ("", f".{namespace}", f".{namespace}.svc", f".{namespace}.svc.cluster.local")
                 self._addresses |= {f"{short}{end}": address for end in ends}

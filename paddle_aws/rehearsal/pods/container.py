@@ -24,17 +24,14 @@ class CallFilter:
     """Gets the container and the filter's listener, and owns the listener from then on."""
 
 
+@dataclass(frozen=True)
 class RunningContainer:
     """A started container. `wait()` returns its exit code as a container runtime reports it."""
 
-    def __init__(
-        self,
-        process: asyncio.subprocess.Process,
-        environment: Mapping[str, str],
-        folder: Path,
-        log: Path,
-    ) -> None:
-        self._process, self.environment, self._folder, self.log = process, environment, folder, log
+    _process: asyncio.subprocess.Process
+    environment: Mapping[str, str]
+    _folder: Path
+    log: Path
 
     @classmethod
     async def start(

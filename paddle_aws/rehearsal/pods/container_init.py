@@ -25,6 +25,8 @@ import time
 
 _PR_SET_CHILD_SUBREAPER = 36
 _CANNOT_START = 128
+_IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+"""The terminal's and the rehearsal's signals: orders come on standard input."""
 _LONGEST_TMPDIR = 50
 """Bytes: programs such as Python's multiprocessing put sockets there, and a socket's whole path may
 have 107.
@@ -43,6 +45,16 @@ _SECCOMP, _SET_MODE_FILTER = 317, 1
 _NEW_LISTENER, _WAIT_KILLABLE = 1 << 3, 1 << 5
 
 
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def _check(result: int) -> int:
+    """Returns what a call of the C library returned. Raises OSError if it failed."""
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
+
+
 def _install_filter(program: bytes, listens: int) -> None:
     """Filters this process's calls, and sends the filter's listener to the socket `listens`, which
     it closes. Raises OSError if the kernel refuses.
@@ -51,18 +63,14 @@ def _install_filter(program: bytes, listens: int) -> None:
     import socket
     import struct
 
-    libc = ctypes.CDLL(None, use_errno=True)
     instructions = ctypes.create_string_buffer(program, len(program))
     filter_ = ctypes.create_string_buffer(
         struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(instructions))
     )
-    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    for flags in (_NEW_LISTENER | _WAIT_KILLABLE, _NEW_LISTENER):  # The second: before Linux 5.19.
-        listener = libc.syscall(_SECCOMP, _SET_MODE_FILTER, flags, filter_)
-        if listener >= 0:
-            break
-    else:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    listener = _LIBC.syscall(_SECCOMP, _SET_MODE_FILTER, _NEW_LISTENER | _WAIT_KILLABLE, filter_)
+    if listener < 0:  # Before Linux 5.19.
+        listener = _check(_LIBC.syscall(_SECCOMP, _SET_MODE_FILTER, _NEW_LISTENER, filter_))
     with socket.socket(fileno=listens) as sender:
         socket.send_fds(sender, [b"L"], [listener])
     os.close(listener)
@@ -70,18 +78,13 @@ def _install_filter(program: bytes, listens: int) -> None:
 
 def _enter_namespaces(uid: int, gid: int, size: int, temporary: str) -> None:
     """Gives this process namespaces of its own: see `--own`. Raises OSError."""
-    libc = ctypes.CDLL(None, use_errno=True)
-
-    def check(result: int) -> None:
-        if result < 0:
-            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
     def mount(source: str, target: str, kind: str, flags: int, options: str) -> None:
         words = (word.encode() for word in (source, target, kind))
-        check(libc.mount(*words, ctypes.c_ulong(flags), options.encode()))
+        _check(_LIBC.mount(*words, ctypes.c_ulong(flags), options.encode()))
 
     outer_uid, outer_gid = os.geteuid(), os.getegid()
-    check(libc.unshare(_NEW_USERS | _NEW_MOUNTS))
+    _check(_LIBC.unshare(_NEW_USERS | _NEW_MOUNTS))
     for name, text in (
         ("setgroups", "deny"),
         ("uid_map", f"{uid} {outer_uid} 1"),
@@ -120,12 +123,9 @@ def _descendants() -> list[int]:
             except OSError:
                 continue
             children.setdefault(int(fields[1]), []).append(int(name))
-    descendants = []
-    queue = list(children.get(os.getpid(), ()))
-    while queue:
-        pid = queue.pop()
-        descendants.append(pid)
-        queue += children.get(pid, ())
+    descendants = list(children.get(os.getpid(), ()))
+    for pid in descendants:  # It grows meanwhile.
+        descendants += children.get(pid, ())
     return descendants
 
 
@@ -146,10 +146,8 @@ def _reap(until: int | None = None) -> int | None:
 def _end_all() -> None:
     while below := _descendants():
         for pid in below:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
         _reap()
         time.sleep(0.01)
 
@@ -170,26 +168,18 @@ def main() -> int:
     if group := options.get("--group"):
         with open(group[0], "w") as processes:  # noqa: PTH123
             processes.write("0")
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     awake, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    # This process ignores the terminal's and the rehearsal's signals: orders come on standard
-    # input.
-    for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+    for ignored in _IGNORED:
         signal.signal(ignored, signal.SIG_IGN)
     init, temporary = os.getpid(), os.environ.get("TMPDIR", "")
     first = os.fork()
     if first == 0:
         signal.set_wakeup_fd(-1)
-        for default in (
-            signal.SIGINT,
-            signal.SIGTERM,
-            signal.SIGHUP,
-            signal.SIGQUIT,
-            signal.SIGCHLD,
-        ):
+        for default in (*_IGNORED, signal.SIGCHLD):
             signal.signal(default, signal.SIG_DFL)
         os.setsid()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

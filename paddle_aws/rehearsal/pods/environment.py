@@ -72,10 +72,8 @@ def environment(
     for name in container.config_maps:
         variables |= config_maps[name]
     for entry in container.environment:
-        value = (
-            facts.value(entry.field_path)
-            if entry.field_path is not None
-            else expand(entry.value or "", variables)
-        )
-        variables[entry.name] = value
+        if entry.field_path is not None:
+            variables[entry.name] = facts.value(entry.field_path)
+        else:
+            variables[entry.name] = expand(entry.value or "", variables)
     return variables

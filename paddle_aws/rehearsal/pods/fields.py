@@ -5,6 +5,7 @@ no list is refused, too, so that no part of a manifest is silently dropped.
 """
 
 import functools
+import re
 import typing
 from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
@@ -42,13 +43,11 @@ def _fields(group: str) -> dict[str, tuple[str, str]]:
     written = _LISTS[group]
     fields = {path: ("honoured", "") for path in written.get("honoured", ())}
     for listing in ("without_effect", "refused"):
-        fields |= {
-            path: (listing, reason) for path, reason in _by_item(written.get(listing, {})).items()
-        }
+        for path, reason in _by_item(written.get(listing, {})).items():
+            fields[path] = listing, reason
     for at, groups in written.get("below", {}).items():
-        fields |= {
-            f"{at}.{path}": listed for below in groups for path, listed in _fields(below).items()
-        }
+        for below in groups:
+            fields |= {f"{at}.{path}": listed for path, listed in _fields(below).items()}
     return fields
 
 
@@ -98,16 +97,9 @@ def paths(value: object, at: str = "") -> Iterator[str]:
 
 def _matches(path: str, fields: Container[str]) -> str | None:
     """The listed field that covers `path`: the path itself, or one of its parents with `.*`."""
-    for listed in (path, f"{path}[]"):
-        if listed in fields:
-            return listed
-    parent = path
-    while parent:
-        if f"{parent}.*" in fields:
-            return f"{parent}.*"
-        cut = max(parent.rfind("."), parent.rfind("["))
-        parent = parent[:cut] if cut > 0 else ""
-    return None
+    ends = (match.start() for match in re.finditer(r"[.\[]|$", path))
+    parents = [f"{path[:end]}.*" for end in ends]
+    return next((name for name in (path, f"{path}[]", *reversed(parents)) if name in fields), None)
 
 
 def check(
@@ -149,13 +141,7 @@ def check(
             if listing == "refused":
                 raise BadInput(f"{name}: {path} cannot be rehearsed: {reason}")
             if listing == "without_effect":
-                shown = (
-                    field.removesuffix(".*")
-                    .removesuffix("[]")
-                    .rsplit(".", 1)[-1]
-                    .removesuffix("[]")
-                )
+                *_, shown = re.findall(r"[^.*\[\]]+", field)
                 without.setdefault(reason, set()).add(shown)
-    return [
-        WithoutEffect(reason, tuple(sorted(shown))) for reason, shown in sorted(without.items())
-    ]
+    notes = sorted(without.items())
+    return [WithoutEffect(reason, tuple(sorted(shown))) for reason, shown in notes]

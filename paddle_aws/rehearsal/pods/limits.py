@@ -39,37 +39,27 @@ class Machine:
     @property
     def without_effect(self) -> list[WithoutEffect]:
         """Returns what it does not hold."""
-        notes = []
-        if not self.namespaces:
-            notes.append(
-                WithoutEffect(
-                    "this machine forbids namespaces of users: processes run as you, and share the "
-                    "machine's /dev/shm and /tmp",
-                    ("runAsGroup", "runAsUser", "sizeLimit of /dev/shm"),
-                )
-            )
-        if self.groups is None:
-            notes.append(
-                WithoutEffect(
-                    "you may make no control group here: memory is this machine's",
-                    ("limits.memory",),
-                )
-            )
-        return notes
+        namespaces = WithoutEffect(
+            "this machine forbids namespaces of users: processes run as you, and share the "
+            "machine's /dev/shm and /tmp",
+            ("runAsGroup", "runAsUser", "sizeLimit of /dev/shm"),
+        )
+        memory = "you may make no control group here: memory is this machine's"
+        groups = WithoutEffect(memory, ("limits.memory",))
+        return [namespaces] * (not self.namespaces) + [groups] * (self.groups is None)
 
 
 @functools.cache
 def probe_machine() -> Machine:
     """Returns what this machine lets the user hold, by trying it."""
     words = [sys.executable, "-I", "-S", str(INIT), "--own", "1000", "1000", "4096", "/tmp", "true"]
+    orders, nowhere, namespaces = subprocess.PIPE, subprocess.DEVNULL, False
     with (
         contextlib.suppress(OSError, subprocess.SubprocessError),
-        subprocess.Popen(
-            words, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
-        ) as tried,
+        subprocess.Popen(words, stdin=orders, stderr=nowhere, start_new_session=True) as tried,
     ):
-        return Machine(tried.wait(_PROBE_SECONDS) == 0, _find_groups())
-    return Machine(False, _find_groups())
+        namespaces = tried.wait(_PROBE_SECONDS) == 0
+    return Machine(namespaces, _find_groups())
 
 
 def _find_groups() -> Path | None:

@@ -6,7 +6,7 @@ A rehearsal honours every field that a class here reads; fields.yaml lists the o
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
@@ -291,9 +291,8 @@ def load(files: list[Path]) -> list[dict[str, Any]]:
         try:
             documents += [document for document in yaml.safe_load_all(file.read_text()) if document]
         except (OSError, yaml.YAMLError) as error:
-            raise BadInput(
-                f"{file}: not readable as YAML: {' '.join(str(error).split())}"
-            ) from error
+            reason = " ".join(str(error).split())
+            raise BadInput(f"{file}: not readable as YAML: {reason}") from error
     return documents
 
 
@@ -306,43 +305,33 @@ def read(documents: list[dict[str, Any]]) -> Manifests:
     if sidecars:
         note = fields.WithoutEffect("no image is pulled, so sidecars do not run here", sidecars)
         without_effect.append(note)
-    by_kind: dict[str, list[dict[str, Any]]] = {}
-    for document in documents:
-        by_kind.setdefault(document["kind"], []).append(document)
+    jobs, paddle_jobs = _read_all(Job, documents), _read_all(PaddleJob, documents)
+    templates = [job.template for job in jobs]
+    for job in jobs:
+        _check_job(job)
+    for paddle_job in paddle_jobs:
+        of_roles = [role.template for role in paddle_job.roles.values()]
+        templates += of_roles
+        if any(template.token for template in of_roles):
+            raise BadInput(
+                f"PaddleJob {paddle_job.name}: automountServiceAccountToken is true: there is no "
+                "API server here for the pods of a PaddleJob"
+            )
     volumes = {
         document["metadata"]["name"]: document.get("spec", {})
-        for document in by_kind.get("PersistentVolume", [])
+        for document in documents
+        if document["kind"] == "PersistentVolume"
     }
-    claims = [_read(Claim, document) for document in by_kind.get("PersistentVolumeClaim", [])]
-    config_maps = [_read(ConfigMap, document) for document in by_kind.get("ConfigMap", [])]
-    manifests = Manifests(
-        jobs=tuple(_job(document) for document in by_kind.get("Job", [])),
-        services=tuple(_read(Service, document) for document in by_kind.get("Service", [])),
-        claims={claim.name: "csi" in volumes.get(claim.volume, {}) for claim in claims},
-        config_maps={config_map.name: config_map.data for config_map in config_maps},
-        without_effect=tuple(without_effect),
-        paddle_jobs=tuple(_read(PaddleJob, document) for document in by_kind.get("PaddleJob", [])),
-    )
-    templates = [job.template for job in manifests.jobs]
-    templates += [role.template for job in manifests.paddle_jobs for role in job.roles.values()]
-    for job in manifests.paddle_jobs:
-        if any(role.template.token for role in job.roles.values()):
-            raise BadInput(
-                f"PaddleJob {job.name}: automountServiceAccountToken is true: there is no API "
-                "server here for the pods of a PaddleJob"
-            )
-    names = {
-        volume.claim
-        for template in templates
-        for volume in template.volumes.values()
-        if volume.claim
+    claims = {
+        claim.name: "csi" in volumes.get(claim.volume, {}) for claim in _read_all(Claim, documents)
     }
-    if elsewhere := sorted(f"claim {claim}" for claim in names - manifests.claims.keys()):
-        note = fields.WithoutEffect(
-            "a cluster has it already; the rehearsal's folder stands for it", tuple(elsewhere)
-        )
-        return replace(manifests, without_effect=(*manifests.without_effect, note))
-    return manifests
+    used = {volume.claim for template in templates for volume in template.volumes.values()}
+    if elsewhere := sorted(f"claim {claim}" for claim in used - {None, *claims}):
+        reason = "a cluster has it already; the rehearsal's folder stands for it"
+        without_effect.append(fields.WithoutEffect(reason, tuple(elsewhere)))
+    config_maps = {part.name: part.data for part in _read_all(ConfigMap, documents)}
+    services = _read_all(Service, documents)
+    return Manifests(jobs, services, claims, config_maps, tuple(without_effect), paddle_jobs)
 
 
 def _without_sidecars(
@@ -365,14 +354,12 @@ def _without_sidecars(
             if not sidecars:
                 continue
             names.update(str(sidecar.get("name")) for sidecar in sidecars)
-            pod["initContainers"] = [
-                container for container in containers if container not in sidecars
-            ]
-            mounted = _mounted_volumes([*pod["initContainers"], *pod.get("containers", [])])
-            unused = _mounted_volumes(sidecars) - mounted
-            pod["volumes"] = [
-                volume for volume in pod.get("volumes", []) if volume.get("name") not in unused
-            ]
+            others = [container for container in containers if container not in sidecars]
+            pod["initContainers"] = others
+            unused = _mounted_volumes(sidecars)
+            unused -= _mounted_volumes([*others, *pod.get("containers", [])])
+            volumes = pod.get("volumes", [])
+            pod["volumes"] = [volume for volume in volumes if volume.get("name") not in unused]
     return documents, tuple(sorted(names))
 
 
@@ -383,8 +370,7 @@ def _mounted_volumes(containers: list[dict[str, Any]]) -> set[str]:
     }
 
 
-def _job(document: dict[str, Any]) -> Job:
-    job = _read(Job, document)
+def _check_job(job: Job) -> None:
     if job.suspended and _QUEUE not in job.labels:
         raise BadInput(f"Job {job.name}: spec.suspend is true: nothing here would ever resume it")
     if job.parallelism < job.completions:
@@ -392,16 +378,20 @@ def _job(document: dict[str, Any]) -> Job:
             f"Job {job.name}: spec.parallelism is {job.parallelism}: all {job.completions} pods "
             "run side by side here"
         )
-    return job
 
 
-def _read(kind: type[T], document: dict[str, Any]) -> T:
+def _read_all(part: type[T], documents: list[dict[str, Any]]) -> tuple[T, ...]:
+    return tuple(
+        _read(part, document) for document in documents if _CLASSES.get(document["kind"]) is part
+    )
+
+
+def _read(part: type[T], document: dict[str, Any]) -> T:
     try:
-        return kind.model_validate(document)
+        return part.model_validate(document)
     except ValidationError as error:
         first = error.errors()[0]
-        field = (
-            f"{document['kind']} {document['metadata']['name']}: {'.'.join(map(str, first['loc']))}"
-        )
+        name = f"{document['kind']} {document['metadata']['name']}"
         value = "missing" if first["type"] == "missing" else first["input"]
-        raise BadInput(f"{field} is {value}: {first['msg']}") from None
+        field = ".".join(map(str, first["loc"]))
+        raise BadInput(f"{name}: {field} is {value}: {first['msg']}") from None
