@@ -45,7 +45,6 @@ class Account(AbstractContextManager["Account"], ABC):
     def __exit__(self, *error: object) -> None:
         """Ends what the account started, if it starts anything."""
 
-    @abstractmethod
     def deploy(self, folder: RehearsalFolder, screen: Screen) -> None:
         """Deploys the cluster, if this account can deploy."""
 
@@ -63,9 +62,9 @@ class Account(AbstractContextManager["Account"], ABC):
     def identity(self, namespace: str, account: str) -> Mapping[str, str]:
         """Returns the variables for the pods of a service account: its AWS credentials."""
 
-    @abstractmethod
     def destroy(self, screen: Screen) -> tuple[Resource, ...]:
         """Destroys the deployed stacks; returns the resources that are meant to stay."""
+        return ()
 
 
 def proxy_settings() -> dict[str, str]:

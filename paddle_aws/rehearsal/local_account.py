@@ -12,9 +12,8 @@ from k8s_charts import documents
 from k8s_charts.deployed import PLACEHOLDER, ClusterOutputs, choose_image
 from k8s_charts.spec import TrainingJob
 from paddle_aws.operations.jobs.early_checks import check_deployed
-from paddle_aws.rehearsal.account import Account, Resource, proxy_settings
+from paddle_aws.rehearsal.account import Account, proxy_settings
 from paddle_aws.rehearsal.folder import RehearsalFolder
-from paddle_aws.rehearsal.screen import Screen
 from paddle_settings.errors import SettingError
 
 
@@ -33,8 +32,6 @@ class LocalAccount(Account):
             # The pods run this clone's files, whatever the cluster's image is.
             self._image = PLACEHOLDER
         self.image = PLACEHOLDER if self._image == job.image else self._image
-
-    def deploy(self, folder: RehearsalFolder, screen: Screen) -> None: ...
 
     def write_manifests(self, folder: RehearsalFolder) -> list[Path]:
         folder.manifests.mkdir()
@@ -65,6 +62,3 @@ class LocalAccount(Account):
     def identity(self, namespace: str, account: str) -> Mapping[str, str]:
         # On a machine in AWS, a program must not find the machine's own identity.
         return proxy_settings() | {"AWS_EC2_METADATA_DISABLED": "true"}
-
-    def destroy(self, screen: Screen) -> tuple[Resource, ...]:
-        return ()

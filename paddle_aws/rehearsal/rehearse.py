@@ -52,14 +52,6 @@ from paddle_aws.rehearsal.summary import Results, count, shorten_path
 from paddle_settings.addresses import hide_secrets
 
 
-class Supervisor(Watcher):
-    """Watches the pods of a training, and may act on them. This base class does nothing."""
-
-    def prepare(self, job: Job, host: Host) -> tuple[Job, Host]:
-        """Returns the Job and the host that replace these."""
-        return job, host
-
-
 class Rehearsal:
     """One rehearsal. Call `run()` once."""
 
@@ -71,7 +63,7 @@ class Rehearsal:
         account: Account,
         say: Callable[[str], None] = lambda text: None,
         data: Path | None = None,
-        supervisor: "Supervisor | None" = None,
+        supervisor: Watcher | None = None,
         program: Path | None = None,
         say_ports: Callable[[str], None] | None = None,
     ) -> None:
@@ -158,9 +150,8 @@ class Rehearsal:
         self._prepare_python()
         if trial_first and job.has_agent:
             with screen.phase("try") as phase:
-                phase.result = trial.try_first(job, self.job_file, bucket=False).removeprefix(
-                    "tried: "
-                )
+                tried = trial.try_first(job, self.job_file, bucket=False)
+                phase.result = tried.removeprefix("tried: ")
         # Not earlier: a mistake in the program must not cost the last run's model.
         root = str(PurePosixPath(job.volume.folder or "", job.name))
         state.begin(job.name, root, keep_volume=keep_volume)
@@ -270,20 +261,21 @@ class Rehearsal:
             for warning in re.findall(r"warning: the name .*", log.read_text(errors="replace")):
                 self.screen.remark(warning, style="yellow")
             data: dict[str, Any] = json.loads(job_folder(job, host).data_manifest.read_text())
-            counts = " + ".join(f"{_records(shard):,}" for shard in data["shards"])
-            held_out = _records(data.get("held_out") or {})
-            kept = f", {held_out:,} kept for the metric" if held_out else ""
-            copies = ", ".join(read["name"] for read in data.get("inputs", ()))
-            phase.result = (
-                f"no data; {f'a copy of {copies}' if copies else 'the program brings its own'}"
-                if self.job.data is None
-                else "one copy that all pods read"
-                if data.get("shared")
-                else f"{counts} records in {len(data['shards'])} shards{kept}"
-            )
-            if copies and self.job.data is not None:
-                phase.result += f"; a copy of {copies}"
+            phase.result = self._describe_data(data)
         return data
+
+    def _describe_data(self, data: Mapping[str, Any]) -> str:
+        """Returns what the data job made, by its manifest."""
+        copies = ", ".join(read["name"] for read in data.get("inputs", ()))
+        copied = f"; a copy of {copies}" if copies else ""
+        if self.job.data is None:
+            return f"no data{copied or '; the program brings its own'}"
+        if data.get("shared"):
+            return f"one copy that all pods read{copied}"
+        counts = " + ".join(f"{_records(shard):,}" for shard in data["shards"])
+        held_out = _records(data.get("held_out") or {})
+        kept = f", {held_out:,} kept for the metric" if held_out else ""
+        return f"{counts} records in {len(data['shards'])} shards{kept}{copied}"
 
     def _train(self, job: Job, host: Host, addresses: AddressBlock) -> tuple[Pass, ...]:
         with self.screen.phase("train") as phase:
@@ -352,13 +344,13 @@ class Rehearsal:
         """
         self._recorder.begin(job)
         watchers, cancelled = [self._recorder, watcher], self._state.is_cancelled
+        if self._supervisor and host.manifests.jobs and job is host.manifests.jobs[-1]:
+            watchers.append(self._supervisor)
         with ExitStack() as stack:
-            if self._supervisor and isinstance(job, Job) and job is host.manifests.jobs[-1]:
-                job, host = self._supervisor.prepare(job, host)
-                watchers.append(self._supervisor)
             if job.template.token:
-                api = stack.enter_context(PodApi(self._state.path / "api"))
-                host, watchers = api.admit(host), [*watchers, api]
+                watchers.append(stack.enter_context(PodApi(self._state.path / "api")))
+            for each in watchers:
+                job, host = each.prepare(job, host)
             if isinstance(job, Job):
                 work = run_job(job, host, addresses, *watchers, cancelled=cancelled)
             else:
@@ -391,21 +383,19 @@ class Rehearsal:
             work = [f"{type(job).__name__} {job.name}" for job in objects.work]
             place = shorten_path(state.manifests)
             phase.result = f"{len(files)} files in {place}/ with {' and '.join(work)}"
-        notes = (*objects.without_effect, *host.machine.without_effect)
-        self._say_without_effect(notes, state.logs / "without-effect.txt")
+        self._say_without_effect((*objects.without_effect, *host.machine.without_effect))
         return host
 
-    def _say_without_effect(self, notes: Sequence[WithoutEffect], reasons: Path) -> None:
+    def _say_without_effect(self, notes: Sequence[WithoutEffect]) -> None:
         """Reports once which fields of the manifests have no effect on one machine, and writes
         their reasons to a file.
         """
+        reasons = self._state.logs / "without-effect.txt"
         reasons.write_text("".join(f"{', '.join(names)}: {reason}\n" for reason, names in notes))
         names = sorted({name for _, names in notes for name in names})
-        which = (
-            ", ".join(names)
-            if self._verbose
-            else f"{len(names)} fields of the manifests (--verbose or VERBOSE=1 names them)"
-        )
+        which = f"{len(names)} fields of the manifests (--verbose or VERBOSE=1 names them)"
+        if self._verbose:
+            which = ", ".join(names)
         self.screen.remark(f"without effect on one machine: {which}; why: {shorten_path(reasons)}")
 
     def _say_open_ports(self, addresses: AddressBlock) -> None:
@@ -509,7 +499,7 @@ def _describe_replaced(result: JobResult) -> str:
     return f", {count(result.retries, 'pod')} replaced" if result.retries else ""
 
 
-def job_folder(job: Job, host: Host) -> JobFolder:
+def job_folder(job: AnyJob, host: Host) -> JobFolder:
     """The job's folder on the volume, found by the path that the manifest gives the pods."""
     for mount in job.template.containers[0].mounts:
         if mount.path == _mounted_at(job):
@@ -517,11 +507,11 @@ def job_folder(job: Job, host: Host) -> JobFolder:
     raise BadInput(f"Job {job.name} mounts nothing at {_mounted_at(job)}, its folder")
 
 
-def _mounted_at(job: Job) -> str:
+def _mounted_at(job: AnyJob) -> str:
     return f"{_variable(job, Variable.JOB_PATH)}/{_variable(job, Variable.JOB_NAME)}"
 
 
-def _variable(job: Job, name: str) -> str:
+def _variable(job: AnyJob, name: str) -> str:
     """A variable's value as the first container of the Job gets it: `$$` becomes `$`."""
     values = {entry.name: entry.value or "" for entry in job.template.containers[0].environment}
     if name not in values:

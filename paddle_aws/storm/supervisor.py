@@ -16,10 +16,10 @@ from paddle_node.volume.job_folder import JobFolder
 from paddle_node.volume.steps import one_line
 
 from paddle_aws.rehearsal.pods.container import CallFilter, RunningContainer
-from paddle_aws.rehearsal.pods.job import POLL_INTERVAL
-from paddle_aws.rehearsal.pods.manifests import Container, EnvironmentEntry, Job
+from paddle_aws.rehearsal.pods.job import POLL_INTERVAL, Watcher
+from paddle_aws.rehearsal.pods.manifests import AnyJob, EnvironmentEntry
 from paddle_aws.rehearsal.pods.pod import Host, Pod, PodEnd
-from paddle_aws.rehearsal.rehearse import Supervisor, job_folder
+from paddle_aws.rehearsal.rehearse import job_folder
 from paddle_aws.storm.calls import Call, CallReply, Listener, filter_program
 from paddle_aws.storm.contents import read_output
 from paddle_aws.storm.faults import Fault
@@ -42,7 +42,7 @@ _STALLED = re.compile(
 Reply = CallReply | Awaitable[CallReply | None] | None
 
 
-class StormSupervisor(Supervisor):
+class StormSupervisor(Watcher):
     """Supervises one run. Its `trace` is complete when the run has ended."""
 
     def __init__(
@@ -77,7 +77,7 @@ class StormSupervisor(Supervisor):
 
     # What the rehearsal calls.
 
-    def prepare(self, job: Job, host: Host) -> tuple[Job, Host]:
+    def prepare(self, job: AnyJob, host: Host) -> tuple[AnyJob, Host]:
         folder = JobFolder(job_folder(job, host).root.resolve())
         self._files = ProgramFiles(host.volume.resolve(), folder, host.pods.resolve())
         self._inflictor = Inflictor(
@@ -85,20 +85,17 @@ class StormSupervisor(Supervisor):
         )
         self._quick = (str(host.interpreter.resolve().parent), "/usr/", "/lib", "/proc/", "/sys/",
                        "/etc/", "/dev/")  # fmt: skip
-        containers = tuple(map(self._with_variables, job.template.containers))
-        template = job.template.model_copy(update={"containers": containers})
-        self._recorder.begin()
-        filtered = replace(host, call_filter=self._filter)
-        return job.model_copy(update={"template": template}), filtered
-
-    def _with_variables(self, container: Container) -> Container:
         changed = {Variable.PRINT_STEPS.value: "1"}
         if self._stall is not None:
             changed[Variable.STALL.value] = str(self._stall)
             changed[Variable.ATTEMPTS.value] = str(ATTEMPTS)
-        kept = [entry for entry in container.environment if entry.name not in changed]
+        environment = job.template.containers[0].environment
+        kept = [entry for entry in environment if entry.name not in changed]
         more = [EnvironmentEntry(name=name, value=value) for name, value in changed.items()]
-        return container.model_copy(update={"environment": (*kept, *more)})
+        template = job.template.change_first(environment=(*kept, *more))
+        self._recorder.begin()
+        filtered = replace(host, call_filter=self._filter)
+        return job.model_copy(update={"template": template}), filtered
 
     def pod_started(self, pod: Pod, index: int | None) -> None:
         self._recorder.note_life()

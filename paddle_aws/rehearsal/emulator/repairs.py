@@ -1,5 +1,5 @@
 """Repairs of MiniStack's own CloudFormation types, where they differ from AWS in ways that a deploy
-or a destroy would hide.
+or a destroy would hide; and long polling, so that a deploy does not wait for cdk's next question.
 
 Promises: a repair only wraps a handler of MiniStack, or completes its tables. boto3 sees what a
 repair adds. docs/emulator.md lists what is still missing.
@@ -7,22 +7,26 @@ repair adds. docs/emulator.md lists what is still missing.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import json
+import time
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import parse_qs
 
 from calls import client
 from ministack import app
 from ministack.core import router
 from ministack.core.responses import new_uuid
-from ministack.services import ec2, eks, iam, s3
+from ministack.services import cloudformation, ec2, eks, iam, s3
 from ministack.services.cloudformation import provisioners
 from resource_types import Handler, Properties, complete_after, wrap_handlers
 
 
 def apply() -> None:
     """Applies every repair."""
+    _answer_settled_stacks()
     wrap_handlers("AWS::S3::Bucket", delete=_delete_bucket)
     complete_after("AWS::S3::Bucket", _tag_bucket)
     # In AWS's schema only the name replaces a bucket; MiniStack's change sets say that each
@@ -199,3 +203,43 @@ def _complete_nodegroup(name: str, old: Properties, new: Properties) -> dict[str
 def _keep(record: dict[str, Any], props: Properties, *names: str) -> None:
     kept = {name: props[name] for name in names if name in props}
     record |= provisioners._pascal_to_camel(kept)
+
+
+# CloudFormation's own answers.
+
+LONGEST_WAIT = 20.0
+"""Seconds; clients time out after 60 or more."""
+
+
+def _answer_settled_stacks() -> None:
+    """Lets DescribeStacks answer once no operation on the stack is in progress: cdk, which asks
+    every five seconds, learns within 50 ms that a stack is finished. The answer is MiniStack's own,
+    only later, and always before a client times out. A Lambda function gets its answer at once,
+    because the stack itself may be waiting for the function.
+    """
+    answer = cloudformation.handle_request
+
+    async def answer_when_settled(
+        method: str, path: str, headers: dict[str, str], body: bytes, query: dict[str, Any]
+    ) -> Any:
+        describes = b"Action=DescribeStacks&" in body + b"&"
+        parameters = parse_qs(body.decode(errors="replace")) if describes else {}
+        name = parameters.get("StackName", [""])[0]
+        deadline = time.monotonic() + LONGEST_WAIT
+        # MiniStack's functions do not identify themselves, but they use bare botocore, which no
+        # command-line client does.
+        function = headers.get("user-agent", "").startswith("Botocore/")
+        while name and not function and _in_progress(name) and time.monotonic() < deadline:
+            await asyncio.sleep(0.05)
+        return await answer(method, path, headers, body, query)
+
+    cloudformation.handle_request = answer_when_settled
+
+
+def _in_progress(name: str) -> bool:
+    """Returns whether the stack with this name or ARN is being created, changed or deleted."""
+    for stack in cloudformation._stacks.values():
+        if name in (stack.get("StackName"), stack.get("StackId")):
+            status = stack.get("StackStatus", "")
+            return bool(status.endswith("_IN_PROGRESS") and status != "REVIEW_IN_PROGRESS")
+    return False

@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
-CHANGES = "resource_types repairs long_polling identity"
+CHANGES = "resource_types repairs identity"
 """Modules of this folder that change MiniStack through their `apply()`, in this order."""
 
 

@@ -22,6 +22,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from paddle_aws.operations.errors import BadInput
 from paddle_aws.rehearsal.pods.job import POLL_INTERVAL, Watcher
+from paddle_aws.rehearsal.pods.manifests import AnyJob
 from paddle_aws.rehearsal.pods.pod import Host, Pod, PodEnd
 
 _ACCOUNT = Path("var/run/secrets/kubernetes.io/serviceaccount")
@@ -79,15 +80,13 @@ class PodApi(Watcher, AbstractContextManager["PodApi"]):
     def __exit__(self, *error: object) -> None:
         self._server.stop()
 
-    def admit(self, host: Host) -> Host:
-        """Returns the host with what the kubelet gives to pods that may ask the API server: its
-        address, a token and the CA.
-        """
+    def prepare(self, job: AnyJob, host: Host) -> tuple[AnyJob, Host]:
+        """Gives the pods what the kubelet gives them: the server's address, a token and the CA."""
         port = str(self._server.server_port)
         variables = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": port}
         authority = self._certificate.read_text()
         files = {_ACCOUNT / "token": self._token, _ACCOUNT / "ca.crt": authority}
-        return replace(host, api_variables=variables, api_files=files)
+        return job, replace(host, api_variables=variables, api_files=files)
 
     def pod_started(self, pod: Pod, index: int | None) -> None:
         self._put(pod, "Running")

@@ -9,9 +9,10 @@ import re
 import shlex
 import shutil
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from paddle_aws.operations.errors import BadInput
+from paddle_aws.rehearsal.pods.folders import path_inside
 
 
 @dataclass(frozen=True)
@@ -27,9 +28,9 @@ class Image:
         """Puts the image's files below `root`; `context` is the folder that the image is built
         from.
         """
-        _below(root, self.working_dir).mkdir(parents=True, exist_ok=True)
+        path_inside(root, self.working_dir).mkdir(parents=True, exist_ok=True)
         for *sources, destination in self.copies:
-            target = _below(root, destination)
+            target = path_inside(root, destination)
             for source in (context / source for source in sources):
                 if source.is_dir():
                     shutil.copytree(source, target, dirs_exist_ok=True)
@@ -69,7 +70,3 @@ def _last_stage(text: str) -> list[tuple[str, str]]:
     joined = re.sub(r"\\\n\s*", " ", "\n".join(lines))
     words = [line.strip().partition(" ") for line in joined.rpartition("FROM ")[2].splitlines()]
     return [(instruction.upper(), rest.strip()) for instruction, _, rest in words]
-
-
-def _below(root: Path, container_path: str) -> Path:
-    return root.joinpath(*PurePosixPath("/", container_path).parts[1:])

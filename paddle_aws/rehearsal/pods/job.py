@@ -19,7 +19,13 @@ from paddle_node.contract import Label, Variable
 
 from paddle_aws.rehearsal.pods.addresses import AddressBlock
 from paddle_aws.rehearsal.pods.environment import PodFacts
-from paddle_aws.rehearsal.pods.manifests import Container, EnvironmentEntry, Job, PodTemplate
+from paddle_aws.rehearsal.pods.manifests import (
+    AnyJob,
+    Container,
+    EnvironmentEntry,
+    Job,
+    PodTemplate,
+)
 from paddle_aws.rehearsal.pods.pod import Host, Pod, PodEnd, back_off
 
 _SUFFIX = string.ascii_lowercase + string.digits
@@ -33,6 +39,10 @@ POLL_INTERVAL = 0.2
 
 class Watcher:
     """Receives each pod's start and end; this base class ignores them."""
+
+    def prepare(self, job: AnyJob, host: Host) -> tuple[AnyJob, Host]:
+        """Returns the job and the host that replace these before any pod starts."""
+        return job, host
 
     def pod_started(self, pod: Pod, index: int | None) -> None: ...
 
