@@ -26,28 +26,18 @@ def digests(
     such as data behind an address or a program on the job's volume. `source` and `inputs` are the
     local files. Raises OSError.
     """
-    elsewhere = job.data is not None and source is None
-    archive = job.program.archive
-    python = interpreter.find(job, project)
-    if (
-        elsewhere
-        or len(inputs) < len(job.inputs)
-        or (archive is None and job.program.origin != "image")
-        or job.program.wheels is not None
-    ):
+    archive, python = job.program.archive, interpreter.find(job, project)
+    data_elsewhere = len(inputs) < len(job.inputs) or (job.data is not None and source is None)
+    program_elsewhere = archive is None and job.program.origin != "image"
+    if data_elsewhere or program_elsewhere or job.program.wheels is not None:
         return None
     files = {**({"data": source} if source is not None else {}), **inputs}
+    code = [file for room in _CODE for file in _files(project / room)]
     return {
         "settings": _digest(job.model_dump_json()),
         "program": archive.digest if archive is not None else "image",
         "data": _digest({name: _file_digest(file) for name, file in files.items()}),
-        "code": _digest(
-            {
-                file.relative_to(project).as_posix(): _file_digest(file)
-                for room in _CODE
-                for file in _files(project / room)
-            }
-        ),
+        "code": _digest([(str(file.relative_to(project)), _file_digest(file)) for file in code]),
         "python": _python_digest(python) if python is not None else "",
         "machine": _digest([*platform.uname(), len(os.sched_getaffinity(0)), _processor()]),
     }

@@ -102,12 +102,12 @@ class Rehearsal:
                     f"inputs.{name}=PATH"
                 )
         source = job.data.source if job.data is not None and job.splits else None
-        if data is None and source is not None and source.startswith("s3://"):
-            raise BadInput(
-                f"data.source is {hide_secrets(source)}: a rehearsal has no account to read it "
-                "from; name a file, or a folder, with such records: --data PATH"
-            )
         if data is None:
+            if source is not None and source.startswith("s3://"):
+                raise BadInput(
+                    f"data.source is {hide_secrets(source)}: a rehearsal has no account to read it "
+                    "from; name a file, or a folder, with such records: --data PATH"
+                )
             file = check_data(job, self.job_file, say) if job.splits else None
             return file and file.resolve()
         if source is None or job.source_on_volume or source.startswith("http"):
@@ -198,16 +198,10 @@ class Rehearsal:
                 f"{', '.join(job.program.packages)}"
             )
         path = f"{programs}:/usr/local/bin:/usr/bin:/bin"
-        if (
-            job.has_agent
-            and job.command
-            and job.program.wheels is None
-            and "/" not in job.command[0]
-            and not shutil.which(job.command[0], path=path)
-        ):
-            raise BadInput(
-                f"command begins with {job.command[0]}: there is no such program in {path}"
-            )
+        if job.has_agent and job.command and job.program.wheels is None:
+            first = job.command[0]
+            if "/" not in first and not shutil.which(first, path=path):
+                raise BadInput(f"command begins with {first}: there is no such program in {path}")
 
     # The work.
 

@@ -31,6 +31,7 @@ from paddle_aws.rehearsal.pods.job import ENDED, POLL_INTERVAL, Watcher
 from paddle_aws.rehearsal.pods.pod import Pod, PodEnd
 
 _NAME_WIDTH = 10
+_INDENT = (0, 0, 0, _NAME_WIDTH + 3)
 _AGENT = re.compile(r"\[agent (\d+)\]")
 """How a log names its rank: pods of a Job without indexes agree on theirs."""
 _PROGRESS_INTERVAL = 5.0
@@ -104,7 +105,7 @@ class Screen:
             table.add_column(name, no_wrap=True, min_width=len(name))
         table.add_column(reason, no_wrap=True, overflow="ellipsis")
         table.add_row(*(Text(value) for value in rows.values()))
-        self._table = Padding(table, (0, 0, 0, _NAME_WIDTH + 3))
+        self._table = Padding(table, _INDENT)
 
     def show_activity(self, text: str) -> None:
         """Shows what the phase is doing: on the moving line, or in a pipe now and then on one of
@@ -121,9 +122,7 @@ class Screen:
         """Prints a lasting line for the running phase, indented to the column of the phases'
         results.
         """
-        self.console.print(
-            Padding(Text(text, style=style), (0, 0, 0, _NAME_WIDTH + 3), expand=False)
-        )
+        self.console.print(Padding(Text(text, style=style), _INDENT, expand=False))
 
     @contextmanager
     def phase(self, name: str) -> Iterator[Phase]:
@@ -142,12 +141,8 @@ class Screen:
             row = Table.grid(
                 Column(width=1), *_columns(overflow="fold"), padding=(0, 1), expand=True
             )
-            row.add_row(
-                mark,
-                Text(name, style="bold"),
-                Text(phase.result),
-                Text(f"{phase.seconds:.1f} s", style="dim"),
-            )
+            seconds = Text(f"{phase.seconds:.1f} s", style="dim")
+            row.add_row(mark, Text(name, style="bold"), Text(phase.result), seconds)
             self.console.print(row)
 
 
@@ -170,10 +165,9 @@ class PodScreen(Watcher):
     def pod_ended(self, pod: Pod, index: int | None, end: PodEnd, verdict: str) -> None:
         if not end.succeeded:
             self.lost += verdict != ENDED
-            codes = ", ".join(str(code) for code in end.codes.values())
-            self.screen.remark(
-                f"pod {pod.facts.name} ended with code {codes}: {verdict}", style="yellow"
-            )
+            codes = ", ".join(map(str, end.codes.values()))
+            words = f"pod {pod.facts.name} ended with code {codes}: {verdict}"
+            self.screen.remark(words, style="yellow")
 
 
 class TrainingScreen(PodScreen):

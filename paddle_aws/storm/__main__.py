@@ -25,7 +25,7 @@ def main() -> None:
     parser.add_argument("--faults", default="")
     parser.add_argument("--runs", type=int)
     parser.add_argument("--calm", type=int, default=2)
-    parser.add_argument("--no-shrink", action="store_true")
+    parser.add_argument("--no-shrink", action="store_false", dest="shrink")
     parser.add_argument("--fresh", action="store_true")
     arguments = parser.parse_args()
     with cli_errors("interrupted: no process is left"):
@@ -57,22 +57,17 @@ def _storm(machine: str, arguments: argparse.Namespace) -> None:
     from paddle_aws.storm import receipt
     from paddle_aws.storm.storm import FOLDER, Plan, Storm
 
-    plan = Plan.from_options(
-        arguments.seed,
-        arguments.faults,
-        arguments.runs,
-        arguments.calm,
-        shrink=not arguments.no_shrink,
-        fresh=arguments.fresh,
-    )
+    options = vars(arguments)
+    job, settings = options.pop("job"), options.pop("set")
+    plan = Plan.from_options(**options)
     began = time.monotonic()
-    source = JobSource(arguments.job.resolve(), tuple(arguments.set))
+    source = JobSource(job.resolve(), tuple(settings))
     # Before anything is replaced: a mistake in a setting must not cost the last receipt.
     storm = Storm(PROJECT, source, plan, echo, FOLDER.absolute())
     _refuse_foreign(FOLDER)
     kind = "the faults that --faults names" if plan.schedule else f"faults of seed {plan.seed}"
     echo(
-        f"storm of {arguments.job.name} on {machine}: {count(plan.calm, 'undisturbed run')}, "
+        f"storm of {job.name} on {machine}: {count(plan.calm, 'undisturbed run')}, "
         f"{2 * plan.calm} if they differ, then {plan.runs} with {kind}"
     )
     try:

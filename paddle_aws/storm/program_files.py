@@ -98,29 +98,23 @@ class ProgramFiles:
         """Cuts the newest checkpoint in half. Returns what it did; empty: without an older one
         beside it no program could survive this.
         """
-        written = [
-            path
-            for path in self._saved
-            if path not in self._appended and path.is_file() and path.stat().st_size
-        ]
-        newest = max(written, key=lambda path: path.stat().st_mtime_ns, default=None)
+        whole = [path for path in self._saved.keys() - self._appended if path.is_file()]
+        ages = {path: path.stat().st_mtime_ns for path in whole if path.stat().st_size}
+        newest = max(ages, key=ages.__getitem__, default=None)
+        if newest is None:
+            return ""
+        name = self.below(newest)
+        # Checkpoints of a series differ in the numbers in their paths.
+        series = re.compile(r"\d+".join(map(re.escape, re.split(r"\d+", name))))
         older = [
-            path
-            for path in written
-            if newest is not None
-            and self.below(path) != self.below(newest)
-            and self._without_numbers(path) == self._without_numbers(newest)
+            path for path in ages if self.below(path) != name and series.fullmatch(self.below(path))
         ]
-        if newest is None or not older:
+        if not older:
             return ""
         size = newest.stat().st_size
         os.truncate(newest, size // 2)
-        beside = self.below(max(older, key=lambda path: path.stat().st_mtime_ns))
-        return f"{self.below(newest)} has {size // 2} of {size} bytes; {beside} lies beside it"
-
-    def _without_numbers(self, path: Path) -> str:
-        """What checkpoints of a series have in common: the path without its numbers."""
-        return re.sub(r"\d+", "#", self.below(path))
+        beside = self.below(max(older, key=ages.__getitem__))
+        return f"{name} has {size // 2} of {size} bytes; {beside} lies beside it"
 
 
 def create_file(path: Path, flags: int) -> None:

@@ -117,12 +117,11 @@ class Ranks:
             filter(None, self._kin.values()),
         )
         for group in groups:
-            alive = [
+            same = [
                 process
                 for process in group
                 if (process.rank, process.trains, process.attempt) == (rank, trains, self.attempt)
-                and Path(f"/proc/{process.pid}").exists()
             ]
-            if alive:
+            if alive := [each for each in same if Path(f"/proc/{each.pid}").exists()]:
                 return min(alive, key=lambda process: process.pid)
         return None

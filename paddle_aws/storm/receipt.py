@@ -41,24 +41,20 @@ def write(storm: Storm, folder: Path, seconds: float) -> tuple[Path, Path]:
 def conclusion(storm: Storm, seconds: float) -> str:
     """The last lines for a terminal."""
     failed, faults = storm.failed, sum(len(run.trace.came) for run in storm.runs)
-    verdict = (
-        f"{len(failed)} differ{'s' * (len(failed) == 1)}"
-        if failed
-        else "every run was as the undisturbed ones"
-        if storm.calm.compares
-        else "every run ended well; results not compared: set metrics"
-    )
-    words = (
-        f"{count(len(storm.runs), 'run')}, {count(faults, 'fault')}, {seconds / 60:.1f} minutes: "
-        f"{verdict}"
-    )
+    verdict = "every run ended well; results not compared: set metrics"
+    if failed:
+        verdict = f"{len(failed)} differ{'s' * (len(failed) == 1)}"
+    elif storm.calm.compares:
+        verdict = "every run was as the undisturbed ones"
+    numbers = f"{count(len(storm.runs), 'run')}, {count(faults, 'fault')}"
+    words = f"{numbers}, {seconds / 60:.1f} minutes: {verdict}"
     replays = [f"replay: {storm.replay(run)}" for run in failed if run.schedule]
     return "\n".join([words, *dict.fromkeys(replays)])
 
 
 def document(storm: Storm, seconds: float) -> dict[str, Any]:
     """Returns the receipt: the runs, their faults, and the findings."""
-    calm, job = storm.calm, storm.job
+    calm, job, file = storm.calm, storm.job, storm.source.file
     return {
         "receipt": 1,
         "job": job.name,
@@ -68,11 +64,9 @@ def document(storm: Storm, seconds: float) -> dict[str, Any]:
         "seconds": round(seconds, 1),
         "seed": None if storm.plan.schedule else storm.plan.seed,
         "settings": {
-            "file": storm.source.file.name,
+            "file": file.name,
             "set": list(storm.source.overrides),
-            "sha256": hashlib.sha256(storm.source.file.read_bytes()).hexdigest()
-            if storm.source.file.is_file()
-            else None,
+            "sha256": hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None,
         },
         **_digests(storm),
         "versions": {
@@ -149,13 +143,9 @@ def _run(run: RecordedRun, storm: Storm) -> dict[str, Any]:
 def _page(storm: Storm, receipt: Mapping[str, Any]) -> Iterator[str]:
     style = (files("paddle_aws.operations.board") / "page" / "board.css").read_text()
     name = escape(receipt["job"])
-    state = (
-        ("failed", "differs")
-        if storm.failed
-        else ("done", storm.calm.words_for_success)
-        if storm.state == "done"
-        else ("failed", storm.state)
-    )
+    state = "failed", "differs" if storm.failed else storm.state
+    if storm.state == "done" and not storm.failed:
+        state = "done", storm.calm.words_for_success
     runs = [run for run in (*storm.calm_runs, *storm.runs) if run.verdict is not None]
     faults = [inflicted.fault for run in runs for _, inflicted in run.trace.came]
     silence = max((run.trace.longest_silence for run in runs), default=0.0)

@@ -111,9 +111,5 @@ def _answer(module_name: str, request: Any, **_: Any) -> Any:
                 "resource handler"
             )
     content = content.encode() if isinstance(content, str) else content or b""
-    return botocore.awsrequest.AWSResponse(
-        request.url,
-        status,
-        response_headers,
-        HTTPResponse(io.BytesIO(content), preload_content=False),
-    )
+    raw = HTTPResponse(io.BytesIO(content), preload_content=False)
+    return botocore.awsrequest.AWSResponse(request.url, status, response_headers, raw)

@@ -40,29 +40,23 @@ def trusts(role: str, service: str, *actions: str) -> bool:
         return False
     document = record["AssumeRolePolicyDocument"]
     document = json.loads(document) if isinstance(document, str) else document
-    statements = document["Statement"]
+    statements, account = document["Statement"], get_account_id()
     named = [
         {**statement, "Principal": "*"}
         for statement in (statements if isinstance(statements, list) else [statements])
         if iam_evaluator._service_principal_matches(statement.get("Principal"), service)
     ]
-    account = get_account_id()
-    return all(
-        iam_evaluator.evaluate_trust_policy(
-            {"Statement": named},
-            service,
-            iam_evaluator.EvalContext(
-                principal_arn=service,
-                principal_type="Service",
-                principal_account=account,
-                action=action,
-                resource_arn=role,
-                region=get_region(),
-                service_context={"aws:sourceaccount": account},
-            ),
-        )
-        for action in actions
+    context = functools.partial(
+        iam_evaluator.EvalContext,
+        principal_arn=service,
+        principal_type="Service",
+        principal_account=account,
+        resource_arn=role,
+        region=get_region(),
+        service_context={"aws:sourceaccount": account},
     )
+    evaluate = functools.partial(iam_evaluator.evaluate_trust_policy, {"Statement": named}, service)
+    return all(evaluate(context(action=action)) for action in actions)
 
 
 def session(service: str, role: str) -> dict[str, str] | None:
@@ -86,11 +80,8 @@ def _issue(record: dict[str, Any]) -> dict[str, str]:
     key = f"ASIA{secrets.token_hex(8).upper()}"
     secret, token = secrets.token_urlsafe(30), secrets.token_urlsafe(60)
     sts.register_session(key, {**record, "SecretAccessKey": secret, "SessionToken": token})
-    return {
-        "AWS_ACCESS_KEY_ID": key,
-        "AWS_SECRET_ACCESS_KEY": secret,
-        "AWS_SESSION_TOKEN": token,
-    }
+    names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+    return dict(zip(names, (key, secret, token), strict=True))
 
 
 def function_credentials(derive: Any, config: Any) -> dict[str, str]:

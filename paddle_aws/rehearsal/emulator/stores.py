@@ -81,11 +81,8 @@ def _exists(service: str, attribute: str, key: Any, value: Any) -> bool:
 
 
 def _is_part(service: str, attribute: str, key: Any, module: Any) -> bool:
-    whole = (
-        "_buckets"
-        if service == "s3" and attribute.startswith("_bucket_")
-        else PARTS.get(f"{service}.{attribute}")
-    )
+    of_bucket = service == "s3" and attribute.startswith("_bucket_")
+    whole = "_buckets" if of_bucket else PARTS.get(f"{service}.{attribute}")
     return whole is not None and key in getattr(module, whole)._data
 
 

@@ -97,18 +97,12 @@ class PodApi(Watcher, AbstractContextManager["PodApi"]):
     def _put(self, pod: Pod, phase: str) -> None:
         facts, version = pod.facts, str(len(self._events) + 1)
         owner = {"kind": "Job", "uid": facts.labels.get("controller-uid", ""), "controller": True}
-        document = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {
-                "name": facts.name,
-                "namespace": facts.namespace,
-                "labels": dict(facts.labels),
-                "resourceVersion": version,
-                "ownerReferences": [owner],
-            },
-            "status": {"phase": phase, "podIP": facts.address},
+        metadata = {
+            **{"name": facts.name, "namespace": facts.namespace, "labels": dict(facts.labels)},
+            **{"resourceVersion": version, "ownerReferences": [owner]},
         }
+        status = {"phase": phase, "podIP": facts.address}
+        document = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": status}
         self._pods[facts.name] = document
         self._events.append({"type": "MODIFIED", "object": document})
 

@@ -34,11 +34,9 @@ EKS Pod Identity does.
 
 def back_off(failures: int) -> float:
     """Seconds before the next try after `failures` failures."""
-    return (
-        0.0
-        if failures < 1
-        else min(_FIRST_DELAY * 2.0 ** min(failures - 1, 10), _LONGEST_DELAY) * BACK_OFF_SHARE
-    )
+    if failures < 1:
+        return 0.0
+    return min(_FIRST_DELAY * 2.0 ** min(failures - 1, 10), _LONGEST_DELAY) * BACK_OFF_SHARE
 
 
 @dataclass(frozen=True)
