@@ -98,23 +98,20 @@ class ProgramFiles:
         """Cuts the newest checkpoint in half. Returns what it did; empty: without an older one
         beside it no program could survive this.
         """
-        whole = [path for path in self._saved.keys() - self._appended if path.is_file()]
-        ages = {path: path.stat().st_mtime_ns for path in whole if path.stat().st_size}
+        written = [path for path in self._saved if path not in self._appended and path.is_file()]
+        ages = {path: path.stat().st_mtime_ns for path in written if path.stat().st_size}
         newest = max(ages, key=ages.__getitem__, default=None)
         if newest is None:
             return ""
-        name = self.below(newest)
+        names = {path: self.below(path) for path in ages}
         # Checkpoints of a series differ in the numbers in their paths.
-        series = re.compile(r"\d+".join(map(re.escape, re.split(r"\d+", name))))
-        older = [
-            path for path in ages if self.below(path) != name and series.fullmatch(self.below(path))
-        ]
-        if not older:
+        series = {path: re.sub(r"\d+", "#", name) for path, name in names.items()}
+        same = [path for path in ages if series[path] == series[newest]]
+        if not (older := [path for path in same if names[path] != names[newest]]):
             return ""
-        size = newest.stat().st_size
+        size, beside = newest.stat().st_size, max(older, key=ages.__getitem__)
         os.truncate(newest, size // 2)
-        beside = self.below(max(older, key=ages.__getitem__))
-        return f"{name} has {size // 2} of {size} bytes; {beside} lies beside it"
+        return f"{names[newest]} has {size // 2} of {size} bytes; {names[beside]} lies beside it"
 
 
 def create_file(path: Path, flags: int) -> None:

@@ -98,8 +98,11 @@ class PodApi(Watcher, AbstractContextManager["PodApi"]):
         facts, version = pod.facts, str(len(self._events) + 1)
         owner = {"kind": "Job", "uid": facts.labels.get("controller-uid", ""), "controller": True}
         metadata = {
-            **{"name": facts.name, "namespace": facts.namespace, "labels": dict(facts.labels)},
-            **{"resourceVersion": version, "ownerReferences": [owner]},
+            "name": facts.name,
+            "namespace": facts.namespace,
+            "labels": dict(facts.labels),
+            "resourceVersion": version,
+            "ownerReferences": [owner],
         }
         status = {"phase": phase, "podIP": facts.address}
         document = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": status}
