@@ -179,8 +179,7 @@ class Rehearsal:
         """Prepares the pods' Python. Reports what cannot be installed, or a missing command, before
         anything is deployed.
         """
-        job, now = self.job, self.screen.show_activity
-        programs = self._interpreter
+        job, now, programs = self.job, self.screen.show_activity, self._interpreter
         if self._variant or job.program.requirements:
             with self.screen.phase("python") as phase:
                 built = job.builds_environment
@@ -192,11 +191,8 @@ class Rehearsal:
                 phase.result = f"Paddle {job.chosen_paddle}"
                 if requirements := len(job.program.requirements):
                     phase.result += f" with {requirements} requirements of the program"
-        if job.program.packages:
-            self.screen.remark(
-                "not installed here, this machine's own are used: "
-                f"{', '.join(job.program.packages)}"
-            )
+        if packages := ", ".join(job.program.packages):
+            self.screen.remark(f"not installed here, this machine's own are used: {packages}")
         path = f"{programs}:/usr/local/bin:/usr/bin:/bin"
         if job.has_agent and job.command and job.program.wheels is None:
             first = job.command[0]
@@ -248,8 +244,7 @@ class Rehearsal:
         """Runs the data job. Returns the data manifest."""
         with self.screen.phase("split") as phase:
             watcher, failed = PodScreen(self.screen), "the data could not be split"
-            settings = _set_variables(job, self._places)
-            result = self._run(settings, host, addresses, watcher, failed)
+            result = self._run(_set_variables(job, self._places), host, addresses, watcher, failed)
             log = result.ended[-1].logs[job.template.containers[0].name]
             # What it says of lines was said before the rehearsal.
             for warning in re.findall(r"warning: the name .*", log.read_text(errors="replace")):
@@ -353,11 +348,10 @@ class Rehearsal:
         self._recorder.end(result)
         if result.succeeded:
             return result
+        name, pod = f"{type(job).__name__} {job.name}", result.culprit
         if result.reason == CANCELLED:
-            raise Failed(
-                f"{type(job).__name__} {job.name} was cancelled: volume, logs and record stay"
-            )
-        sentence, pod = f"{failed}: {type(job).__name__} {job.name} {result.reason}", result.culprit
+            raise Failed(f"{name} was cancelled: volume, logs and record stay")
+        sentence = f"{failed}: {name} {result.reason}"
         if pod is None:
             raise Failed(sentence)
         log, code = pod.logs[pod.failed_container], pod.codes[pod.failed_container]

@@ -165,7 +165,7 @@ class Listener:
     def __init__(
         self,
         listener: int,
-        answer: Callable[[Call], CallReply | Awaitable[CallReply | None] | None],
+        answer: Callable[[Call], Awaitable[CallReply | None]],
         carried_out: Callable[[Call], None],
         failed: Callable[[Exception], None],
     ) -> None:
@@ -204,8 +204,7 @@ class Listener:
     async def _handle(self, call: Call) -> None:
         answer: CallReply | None = CallReply()
         try:
-            given = self._answer(call)
-            answer = await given if isinstance(given, Awaitable) else given
+            answer = await self._answer(call)
         except OSError:  # The process has ended meanwhile.
             pass
         except Exception as error:  # Without an answer it would wait forever.

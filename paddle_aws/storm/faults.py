@@ -116,20 +116,18 @@ class Opportunities:
     """Parameter servers."""
 
 
-def draw(
-    seed: int, run: int, kinds: Sequence[str], chances: Opportunities, count: int = PER_RUN
-) -> tuple[Fault, ...]:
+def draw(seed: int, run: int, kinds: Sequence[str], chances: Opportunities) -> tuple[Fault, ...]:
     """Returns run number `run`'s schedule: the same for the same seed, kinds and calm runs."""
     dice = random.Random(f"{seed} {run}")
     kinds = [kind for kind in kinds if kind not in SERVERS or chances.servers]
-    moments = sorted(dice.random() for _ in range(count))
+    moments = sorted(dice.random() for _ in range(PER_RUN))
     faults: list[Fault] = []
     for place, moment in enumerate(moments):
         kind = dice.choice(kinds)
         again = place > 0 and chances.saves > 0 and faults[-1].kind in LETHAL
         events = ["start"] * (place == 0) + ["load"] * again
         events += ["step"] * 3 * bool(chances.steps) + ["save", "saved"] * bool(chances.saves)
-        events += ["end"] * (place == count - 1 and bool(chances.steps))
+        events += ["end"] * (place == PER_RUN - 1 and bool(chances.steps))
         event = dice.choice(events or ["start"])
         if kind == "damage-checkpoint" and chances.saves:
             event = "saved"

@@ -102,7 +102,7 @@ class Inflictor:
         self._inflicting = True
         return self._armed.pop(0)
 
-    async def inflict(self, fault: Fault, call: Call | None) -> CallReply | None:
+    async def inflict(self, fault: Fault, call: Call | None) -> CallReply:
         """Does what the fault says, and those of the same event on other ranks with it, while the
         call at whose event they come waits.
         """
@@ -119,8 +119,8 @@ class Inflictor:
         if call is not None and call.does not in ("print", "exit"):
             rank = self._ranks.find(call.process)
             path = None if call.does == "sync" else call.path
-            if rank is not None and (refused := self.answer_of_volume(call, rank, path)):
-                return await refused if not isinstance(refused, CallReply) else refused
+            if rank is not None and (refused := await self.answer_of_volume(call, rank, path)):
+                return refused
         return CallReply()
 
     async def _inflict_alone(self, fault: Fault) -> None:
@@ -180,9 +180,7 @@ class Inflictor:
         pids = [top, *descendants(top)]
         self.keep(_stop_for(pids, target.container.init, FREEZES[fault.kind]))
 
-    def answer_of_volume(
-        self, call: Call, rank: Rank, path: Path | None
-    ) -> CallReply | Awaitable[CallReply] | None:
+    async def answer_of_volume(self, call: Call, rank: Rank, path: Path | None) -> CallReply | None:
         """Returns the answer to a call on the volume during a fault of the volume; None: there is
         no such fault, or it does not concern this call.
         """
@@ -201,6 +199,8 @@ class Inflictor:
         lasting.left -= 1
         if not lasting.left:
             del self._volume_faults[rank.rank]
+        if lasting.fault.kind == "volume-slow":
+            await asyncio.sleep(_SLOW)
         return answer
 
     def keep(self, work: Awaitable[object]) -> None:
@@ -224,7 +224,7 @@ class Inflictor:
                 inflicted[place] = replace(one, effect=f"met {met} operations")
 
 
-def _refuse(kind: str, call: Call, path: Path | None) -> CallReply | Awaitable[CallReply] | None:
+def _refuse(kind: str, call: Call, path: Path | None) -> CallReply | None:
     """Returns how a volume with this fault answers a call; None: as ever."""
     if kind == "volume-full":
         if not call.writes or path is None:
@@ -235,11 +235,6 @@ def _refuse(kind: str, call: Call, path: Path | None) -> CallReply | Awaitable[C
         return CallReply(errno.EIO)
     if kind == "volume-read-only":
         return CallReply(errno.EROFS) if call.writes or call.does not in ("open", "sync") else None
-    return _answer_slowly()
-
-
-async def _answer_slowly() -> CallReply:
-    await asyncio.sleep(_SLOW)
     return CallReply()
 
 

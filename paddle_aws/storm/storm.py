@@ -22,7 +22,7 @@ from paddle_aws.rehearsal.rehearse import Rehearsal
 from paddle_aws.rehearsal.screen import Screen
 from paddle_aws.rehearsal.summary import count, shorten_path
 from paddle_aws.storm.calm_runs import CalmRuns
-from paddle_aws.storm.faults import KINDS, PER_RUN, Fault, draw
+from paddle_aws.storm.faults import KINDS, Fault, draw
 from paddle_aws.storm.supervisor import StormSupervisor
 from paddle_aws.storm.trace import Trace
 from paddle_aws.storm.verdict import Calm, Verdict, judge
@@ -250,7 +250,7 @@ class Storm:
     def _schedule(self, number: int) -> tuple[Fault, ...]:
         if self.plan.schedule:
             return tuple(self.plan.schedule)
-        return draw(self.plan.seed, number, self.plan.kinds, self.calm.opportunities, PER_RUN)
+        return draw(self.plan.seed, number, self.plan.kinds, self.calm.opportunities)
 
     def _rehearsal(self, supervisor: StormSupervisor | None) -> Rehearsal:
         account = LocalAccount(self.job, Path("outputs.json"), Path("image.json"))

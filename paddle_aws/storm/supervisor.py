@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 import time
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -39,7 +39,6 @@ _STALLED = re.compile(
     r"(?:silent first: (.*))?$"
 )
 """The agent's line when an attempt hangs."""
-Reply = CallReply | Awaitable[CallReply | None] | None
 
 
 class StormSupervisor(Watcher):
@@ -151,32 +150,14 @@ class StormSupervisor(Watcher):
         """Whether a call reads what is no program's: it is answered without a look at the rank."""
         return call.does == "open" and not call.writes and call.name.startswith(self._quick)
 
-    def _answer(self, container: RunningContainer, call: Call) -> Reply:
-        if (
-            not self._is_quick(call)
-            and self._ranks.find(call.process) is None
-            and self._ranks.is_unannounced(call.process)
-        ):
-            return self._answer_later(container, call)
-        return self._answer_now(container, call)
-
-    async def _answer_later(self, container: RunningContainer, call: Call) -> CallReply | None:
-        """Answers a process of the program once the agent has said which it is."""
-        deadline = time.monotonic() + PATIENCE
-        while self._ranks.find(call.process) is None and time.monotonic() < deadline:
-            await asyncio.sleep(0.02)
-            self._ranks.forget(call.process)
-        if self._ranks.find(call.process) is None:
-            self._ranks.leave_out(call.process)
-        answer = self._answer_now(container, call)
-        return answer if answer is None or isinstance(answer, CallReply) else await answer
-
-    def _answer_now(self, container: RunningContainer, call: Call) -> Reply:
+    async def _answer(self, container: RunningContainer, call: Call) -> CallReply:
+        rank = None
+        if not self._is_quick(call):
+            rank = self._ranks.find(call.process) or await self._wait_for_rank(call.process)
         if call.does == "print":
-            return self._answer_print(container, call)
+            return await self._answer_print(container, call)
         if call.does == "exit":
-            return self._answer_exit(call)
-        rank = None if self._is_quick(call) else self._ranks.find(call.process)
+            return await self._answer_exit(call)
         if rank is None:
             return CallReply()
         self._recorder.note_life()
@@ -184,29 +165,40 @@ class StormSupervisor(Watcher):
         if path is not None and not path.is_relative_to(self._files.volume):
             self._files.note_outside(call, path, rank)
             return CallReply()
-        if answer := self._inflictor.answer_of_volume(call, rank, path):
+        if answer := await self._inflictor.answer_of_volume(call, rank, path):
             return answer
         if path is None or not self._files.is_output(path):
             return CallReply()
-        return self._answer_output(call, path, rank)
+        return await self._answer_output(call, path, rank)
 
-    def _answer_output(self, call: Call, path: Path, rank: Rank) -> Reply:
+    async def _wait_for_rank(self, process: int) -> Rank | None:
+        """Waits until the agent has said which rank a process of the program is."""
+        if not self._ranks.is_unannounced(process):
+            return None
+        deadline = time.monotonic() + PATIENCE
+        while (rank := self._ranks.find(process)) is None and time.monotonic() < deadline:
+            await asyncio.sleep(0.02)
+            self._ranks.forget(process)
+        if rank is None:
+            self._ranks.leave_out(process)
+        return rank
+
+    async def _answer_output(self, call: Call, path: Path, rank: Rank) -> CallReply:
         """Answers a call on a file that the program keeps."""
         files = self._files
         if call.does == "open" and not call.writes:
             if files.is_of_earlier_attempt(path, rank.attempt):
                 self._recorder.add("load", rank, files.below(path))
-                return self._let_come("load", 0, call)
+                return await self._answer_with(self._inflictor.take_due("load"), call)
         elif call.writes and not call.flags & os.O_APPEND:
-            saved = self._answer_saved(call)
+            saved = self._note_saved(call)
             files.saves += 1
             files.note_write(path, call.thread, rank.attempt)
             self._recorder.add("save", rank, files.below(path))
-            if fault := self._inflictor.take_due("save", files.saves):
+            if saved is None and (saved := self._inflictor.take_due("save", files.saves)):
                 # As if the file had been opened, but not written yet.
                 create_file(path, call.flags)
-                return self._inflictor.inflict(fault, call)
-            return saved
+            return await self._answer_with(saved, call)
         elif call.does == "rename":
             # This attempt wrote the file that is there afterwards.
             files.note_write(path, call.thread, rank.attempt)
@@ -214,12 +206,11 @@ class StormSupervisor(Watcher):
             files.note_append(path)
         return CallReply()
 
-    def _let_come(self, event: str, number: int, call: Call) -> Reply:
-        """Lets the fault of this event come, if it is its turn, and answers the call."""
-        fault = self._inflictor.take_due(event, number)
-        return self._inflictor.inflict(fault, call) if fault else CallReply()
+    async def _answer_with(self, fault: Fault | None, call: Call) -> CallReply:
+        """Lets a fault come, if it is its turn, and answers the call."""
+        return await self._inflictor.inflict(fault, call) if fault else CallReply()
 
-    def _answer_print(self, container: RunningContainer, call: Call) -> Reply:
+    async def _answer_print(self, container: RunningContainer, call: Call) -> CallReply:
         rank = self._ranks.find(call.process)
         if rank is not None:  # A line of an agent is no sign of life.
             self._recorder.note_life()
@@ -236,24 +227,26 @@ class StormSupervisor(Watcher):
             # The program has done this step, whatever happens next.
             self._recorder.read_printed(call)
             self._recorder.read_begun_line(call, rank)
-            return self._inflictor.inflict(fault, call)
-        return self._answer_saved(call)
+            return await self._inflictor.inflict(fault, call)
+        return await self._answer_with(self._note_saved(call), call)
 
-    def _answer_exit(self, call: Call) -> Reply:
+    async def _answer_exit(self, call: Call) -> CallReply:
         rank = self._ranks.find(call.process)
         whole = rank is not None and rank.pid == call.process
         if whole and call.arguments[0] == 0 and self._recorder.has_reported(self._last_step):
-            return self._let_come("end", 0, call)
+            return await self._answer_with(self._inflictor.take_due("end"), call)
         return CallReply()
 
-    def _answer_saved(self, call: Call) -> Reply:
-        """Notes that the file is written that this thread opened before."""
+    def _note_saved(self, call: Call) -> Fault | None:
+        """Notes that the file is written that this thread opened before. Returns the fault that is
+        due.
+        """
         path = self._files.take_written(call.thread)
         rank = self._ranks.find(call.process)
         if path is None or rank is None:
-            return CallReply()
+            return None
         self._recorder.add("saved", rank, self._files.below(path))
-        return self._let_come("saved", self._recorder.count("saved"), call)
+        return self._inflictor.take_due("saved", self._recorder.count("saved"))
 
     def _read_agent(self, text: bytes, container: RunningContainer) -> None:
         for line in map(one_line, text.decode(errors="replace").splitlines()):

@@ -296,7 +296,7 @@ def _judge_steps(trace: Trace, calm: Calm, rank: int) -> Iterator[Finding]:
             yield _finding("doubled steps", words, trace, later.seconds)
             break
     if trace.succeeded and len(lost := _list_lost(trace, calm, rank)) > 0:
-        words = f"{whose}steps were left out: no attempt reported {_shorten_steps(lost)}"
+        words = f"{whose}steps were left out: no attempt reported {_shorten(lost)}"
         moment = next(
             (event.seconds for event in steps if (event.step or 0) > lost[0]), trace.seconds
         )
@@ -367,11 +367,7 @@ def _judge_output(trace: Trace, calm: Calm) -> Iterator[Finding]:
     if not trace.succeeded:
         return
     if missing := [name for name in calm.files if name not in trace.files]:
-        words = (
-            f"output/ lacks {', '.join(missing[:5])}"
-            f"{f' and {len(missing) - 5} more' if len(missing) > 5 else ''}, which undisturbed "
-            "runs leave"
-        )
+        words = f"output/ lacks {_shorten(missing)}, which undisturbed runs leave"
         yield _finding("missing files", words, trace)
     for name, files in calm.files.items():
         if words := describe_difference(trace.files[name], files):
@@ -418,6 +414,6 @@ def _fault_before(trace: Trace, seconds: float) -> InflictedFault | None:
     return next((fault for came, fault in reversed(trace.came) if came <= seconds), None)
 
 
-def _shorten_steps(steps: Sequence[int]) -> str:
-    first = ", ".join(map(str, steps[:5]))
-    return first if len(steps) <= 5 else f"{first} and {len(steps) - 5} more"
+def _shorten(items: Sequence[object]) -> str:
+    first = ", ".join(map(str, items[:5]))
+    return first if len(items) <= 5 else f"{first} and {len(items) - 5} more"

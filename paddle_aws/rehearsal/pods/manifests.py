@@ -30,12 +30,8 @@ T = TypeVar("T", bound=_Part)
 
 
 def _field(*path: str, default: Any = ..., below: str = "") -> Any:
-    """Declares a field that the document has at `path`.
-
-    Args:
-        path: the keys that lead to the field.
-        default: what Kubernetes takes if the document has none.
-        below: the part of the field that a validator of its own reads, such as `[].name`.
+    """Declares a field that the document has at `path`, else Kubernetes' default. `below`: the part
+    of it that a validator of its own reads, such as `[].name`.
     """
     return Field(default, validation_alias=AliasPath(*path), json_schema_extra={"below": below})
 
@@ -72,11 +68,10 @@ class Probe(_Part):
 
 def _restart_codes(rules: Any) -> Any:
     """The exit codes of `restartPolicyRules`."""
-    if other := [
-        rule["exitCodes"]["operator"] for rule in rules if rule["exitCodes"]["operator"] != "In"
-    ]:
-        raise ValueError(f"the operator {other[0]} is not read here, In is")
-    return [code for rule in rules for code in rule["exitCodes"]["values"]]
+    exits = [rule["exitCodes"] for rule in rules]
+    if others := [row["operator"] for row in exits if row["operator"] != "In"]:
+        raise ValueError(f"the operator {others[0]} is not read here, In is")
+    return [code for row in exits for code in row["values"]]
 
 
 class Container(_Part):
@@ -157,11 +152,8 @@ class FailureRule(_Part):
         """Whether a failed pod's exit codes (by container) match this rule; 0 never does, as in
         Kubernetes.
         """
-        return any(
-            code != 0 and code in self.codes
-            for name, code in codes.items()
-            if self.container in (None, name)
-        )
+        chosen = [code for name, code in codes.items() if self.container in (None, name)]
+        return any(code != 0 and code in self.codes for code in chosen)
 
 
 class Job(_Part):
@@ -213,9 +205,7 @@ class PaddleJob(_Part):
     @property
     def roles(self) -> dict[str, Replicas]:
         """The roles that the job has, servers first."""
-        return (
-            {"worker": self.worker} if self.ps is None else {"ps": self.ps, "worker": self.worker}
-        )
+        return {**({} if self.ps is None else {"ps": self.ps}), "worker": self.worker}
 
     @property
     def template(self) -> PodTemplate:
