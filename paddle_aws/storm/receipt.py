@@ -103,7 +103,6 @@ def _digests(storm: Storm) -> dict[str, str | None]:
 
 def _run(run: RecordedRun, storm: Storm) -> dict[str, Any]:
     verdict, trace = run.verdict, run.trace
-    assert verdict is not None
     return {
         "name": run.name,
         "passed": verdict.passed,
@@ -146,10 +145,10 @@ def _page(storm: Storm, receipt: Mapping[str, Any]) -> Iterator[str]:
     state = "failed", "differs" if storm.failed else storm.state
     if storm.state == "done" and not storm.failed:
         state = "done", storm.calm.words_for_success
-    runs = [run for run in (*storm.calm_runs, *storm.runs) if run.verdict is not None]
+    runs = [*storm.calm_runs, *storm.runs]
     faults = [inflicted.fault for run in runs for _, inflicted in run.trace.came]
     silence = max((run.trace.longest_silence for run in runs), default=0.0)
-    again = sum(run.verdict.repeated for run in storm.runs if run.verdict)
+    again = sum(run.verdict.repeated for run in storm.runs)
     tiles = {
         "Runs": (len(storm.runs), f"after {len(storm.calm_runs)} undisturbed ones"),
         "Faults": (len(faults), f"seed {receipt['seed']}" if receipt["seed"] else "as named"),
@@ -185,7 +184,6 @@ def _page(storm: Storm, receipt: Mapping[str, Any]) -> Iterator[str]:
 
 def _section(run: RecordedRun, storm: Storm) -> Iterator[str]:
     verdict, trace = run.verdict, run.trace
-    assert verdict is not None
     state = ("done", storm.calm.words_for_success) if verdict.passed else ("failed", "differs")
     yield (
         f'<section class="card">\n<header><h2>{run.name} <span class="state" '

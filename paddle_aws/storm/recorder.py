@@ -6,15 +6,21 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from paddle_node.volume.steps import LineReader, one_line
+from paddle_node.volume.steps import LINE_LENGTH, LineReader, one_line
 
 from paddle_aws.storm.calls import Call
-from paddle_aws.storm.lines import GLOG, read_numbers
 from paddle_aws.storm.ranks import Rank, Ranks
 from paddle_aws.storm.trace import Event, Trace
 
 _LINE_BYTES = 2000
 """Bytes of a line without an end that are kept."""
+_BETWEEN = re.compile(r"[\s,;(){}\[\]|\"'*]+")
+_NAME = re.compile(r"[A-Za-z_][\w.@/-]*[:=]?")
+_NUMBER = re.compile(
+    r"(?:([A-Za-z_][\w.@/-]*)[:=])?([-+]?(?:\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|nan|inf))[.%:]?"
+)
+_GLOG = re.compile(r"[IWEF]\d{4} ")
+"""How lines of Paddle about itself begin."""
 
 
 class Recorder:
@@ -94,7 +100,7 @@ class Recorder:
             return
         if self._reader.metrics:
             self._results.setdefault(rank.rank, {}).update(metrics)
-        elif (values := read_numbers(line)) and not GLOG.match(line):
+        elif (values := read_numbers(line)) and not _GLOG.match(line):
             self._results[rank.rank] = values
 
     def _add_step(self, rank: Rank, step: int, metrics: Mapping[str, float]) -> None:
@@ -122,3 +128,23 @@ class Recorder:
         lowest = min(self._results, default=None)
         if lowest is not None:
             self.trace.last = self._results[lowest]
+
+
+def read_numbers(line: str) -> dict[str, float]:
+    """Returns the numbers in a line by the words before them, or by their places. Digits inside a
+    path, a name, a date or a time are no number.
+    """
+    values: dict[str, float] = {}
+    name, place = "", 0
+    for token in filter(None, _BETWEEN.split(line[:LINE_LENGTH])):
+        match = _NUMBER.fullmatch(token)
+        if match is None:
+            name = token if _NAME.fullmatch(token) else f"{name}:" if token in ":=" else ""
+            continue
+        if not (match[1] or match[2][-1].isdigit() or name[-1:] in (":", "=")):
+            continue  # "no nan": words of a sentence.
+        place += 1
+        key = match[1] or name.rstrip(":=") or f"number {place}"
+        values[key if key not in values else f"{key} {place}"] = float(match[2])
+        name = ""
+    return values

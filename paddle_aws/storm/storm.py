@@ -86,7 +86,7 @@ class RecordedRun:
     name: str
     schedule: tuple[Fault, ...]
     trace: Trace
-    verdict: Verdict | None = None
+    verdict: Verdict
     shrunk: tuple[Fault, ...] = ()
     """The fewest faults with which it still fails in the same way; empty: not looked for."""
 
@@ -134,15 +134,19 @@ class Storm:
             and len(self.kept.traces) >= count_calm(self.kept.traces, plan.calm)
         )
         """Whether this storm reuses them and runs none."""
-        self.calm_runs: list[RecordedRun] = []
+        self.calm = Calm([])
         self.runs: list[RecordedRun] = []
         self._said: set[str] = set()
         self.state = "running"
         """In the end `done`, `interrupted`, or `failed`: the job failed without a fault."""
 
     @property
-    def calm(self) -> Calm:
-        return Calm([run.trace for run in self.calm_runs])
+    def calm_runs(self) -> list[RecordedRun]:
+        """The undisturbed runs."""
+        return [
+            RecordedRun(f"calm-{number}", (), trace, judge(trace, self.calm))
+            for number, trace in enumerate(self.calm.traces, 1)
+        ]
 
     def run(self, rehearsals: RehearsalFolder, record: Callable[[], object]) -> None:
         """Makes all runs in `rehearsals`, and calls `record` after the calm ones and after each
@@ -154,8 +158,6 @@ class Storm:
             self.state = "done"
         except (KeyboardInterrupt, Failed) as error:
             self.state = "failed" if isinstance(error, Failed) else "interrupted"
-            for run in self.calm_runs:
-                run.verdict = judge(run.trace, self.calm)
             raise
 
     def _run(self, rehearsals: RehearsalFolder, record: Callable[[], object]) -> None:
@@ -168,52 +170,48 @@ class Storm:
             self._take(self.kept)
         else:
             self._run_calm(rehearsals)
-        calm = self.calm
-        self.say(describe_calm(calm))
+        self.say(describe_calm(self.calm))
         record()
         for number in range(1, self.plan.runs + 1):
-            run = self._run_once(
-                rehearsals, f"run-{number}", self._schedule(number), self._hang_silence(calm)
+            name, schedule, named = (
+                f"run-{number}",
+                self._schedule(number),
+                bool(self.plan.schedule),
             )
-            named = bool(self.plan.schedule)
-            run.verdict = judge(run.trace, calm, named=named)
+            trace = self._run_once(rehearsals, name, schedule, self._hang_silence)
+            run = RecordedRun(name, schedule, trace, judge(trace, self.calm, named=named))
             self.runs.append(run)
-            self.say("\n".join(_run_lines(run, calm, named=named)))
+            self.say("\n".join(_run_lines(run, self.calm, named=named)))
             if run.verdict.findings and self.plan.shrink and len(run.schedule) > 1:
-                self._shrink(rehearsals, run, calm)
+                self._shrink(rehearsals, run)
             record()
 
     def _take(self, kept: CalmRuns) -> None:
         """Takes the calm runs of an earlier storm."""
-        calm = Calm(kept.traces)
-        self.calm_runs = [
-            RecordedRun(f"calm-{number}", (), trace, judge(trace, calm))
-            for number, trace in enumerate(kept.traces, 1)
-        ]
+        self.calm = Calm(kept.traces)
         names = ", ".join(run.name for run in self.calm_runs)
         self.say(
             f"{names}: as in {shorten_path(self.folder / RECEIPT)} of {kept.ran:%Y-%m-%d %H:%M} UTC"
         )
 
     def _run_calm(self, rehearsals: RehearsalFolder) -> None:
-        while (done := len(self.calm_runs)) < count_calm(self.calm.traces, self.plan.calm):
-            run = self._run_once(rehearsals, f"calm-{done + 1}", (), 10 * _SHORTEST_SILENCE)
-            if not run.trace.succeeded:
+        while len(self.calm.traces) < count_calm(self.calm.traces, self.plan.calm):
+            name = f"calm-{len(self.calm.traces) + 1}"
+            trace = self._run_once(rehearsals, name, (), 10 * _SHORTEST_SILENCE)
+            if not trace.succeeded:
                 raise Failed(
-                    f"the job fails without any fault ({run.trace.reason}): mend that first; "
-                    f"{self.folder}/{run.name}.txt has the rehearsal"
+                    f"the job fails without any fault ({trace.reason}): mend that first; "
+                    f"{self.folder}/{name}.txt has the rehearsal"
                 )
-            self.calm_runs.append(run)
+            self.calm = Calm([*self.calm.traces, trace])
         if self.kept is not None and self._digests is not None and not self.plan.fresh:
             # Not earlier: what it is said to may be a file in the program's folder.
             of = shorten_path(self.folder / RECEIPT)
             why = _list_changed(self.kept.digests, self._digests)
             why = f"{why} changed since" if why else f"{len(self.kept.traces)} are in"
             self.say(f"undisturbed runs were run again: {why} {of}")
-        calm = self.calm
         for run in self.calm_runs:
-            run.verdict = judge(run.trace, calm)
-            self.say(_calm_line(run, calm))
+            self.say(_calm_line(run, self.calm))
         before, digests = self._digests, self._rehearsal(None).digests()
         # The first run may install the program's requirements; nothing else may have changed.
         same = before and digests and digests == {**before, "python": digests["python"]}
@@ -222,15 +220,14 @@ class Storm:
                 f"         {_list_changed(before, digests)} changed meanwhile: the next storm runs "
                 "them again"
             )
-        elif digests and all(run.verdict and run.verdict.passed for run in self.calm_runs):
+        elif digests and all(run.verdict.passed for run in self.calm_runs):
             now = datetime.now(UTC).replace(microsecond=0)
-            self.kept = CalmRuns(now, digests, [run.trace for run in self.calm_runs])
+            self.kept = CalmRuns(now, digests, self.calm.traces)
 
     @property
     def failed(self) -> list[RecordedRun]:
         """The runs with findings, calm ones included."""
-        every = (*self.calm_runs, *self.runs)
-        return [run for run in every if run.verdict is not None and not run.verdict.passed]
+        return [run for run in (*self.calm_runs, *self.runs) if not run.verdict.passed]
 
     def replay(self, run: RecordedRun) -> str:
         """Returns the command that runs a run's faults again."""
@@ -244,8 +241,9 @@ class Storm:
         """Seconds without output after which a pod of a run with faults counts as stalled."""
         return round(max(_SHORTEST_STALL, _STALL_FACTOR * self.calm.silence))
 
-    def _hang_silence(self, calm: Calm) -> float:
-        return max(_SHORTEST_SILENCE, 2.0 * self.stall, _SILENCE_FACTOR * calm.silence)
+    @property
+    def _hang_silence(self) -> float:
+        return max(_SHORTEST_SILENCE, 2.0 * self.stall, _SILENCE_FACTOR * self.calm.silence)
 
     def _schedule(self, number: int) -> tuple[Fault, ...]:
         if self.plan.schedule:
@@ -271,7 +269,7 @@ class Storm:
 
     def _run_once(
         self, rehearsals: RehearsalFolder, name: str, schedule: Sequence[Fault], silence: float
-    ) -> RecordedRun:
+    ) -> Trace:
         """Runs the job once, and writes its lines to a file."""
         supervisor = StormSupervisor(
             schedule,
@@ -279,7 +277,7 @@ class Storm:
             processes=self.job.chosen_processes,
             silence=silence,
             stall=self.stall if schedule else None,
-            last_step=max(self.calm.steps, default=None) if self.calm_runs else None,
+            last_step=max(self.calm.steps, default=None),
             cancel=rehearsals.path / CANCEL,
         )
         trace = supervisor.trace
@@ -288,7 +286,7 @@ class Storm:
             try:
                 with Screen(screen) as shown:
                     results = self._rehearsal(supervisor).run(
-                        rehearsals, shown, trial_first=not self.calm_runs
+                        rehearsals, shown, trial_first=not self.calm.traces
                     )
                 trace.succeeded = True
                 trace.last = {**trace.last, **results.measured}
@@ -305,11 +303,10 @@ class Storm:
                 f"the storm could not read what the program did ({supervisor.error!r:.200}), a "
                 f"mistake of ours: please report it with {shorten_path(self.folder)}/{name}.txt"
             )
-        return RecordedRun(name, tuple(schedule), trace)
+        return trace
 
-    def _shrink(self, rehearsals: RehearsalFolder, run: RecordedRun, calm: Calm) -> None:
+    def _shrink(self, rehearsals: RehearsalFolder, run: RecordedRun) -> None:
         """Looks for the fewest faults with which the run fails in the same way."""
-        assert run.verdict is not None
         symptoms = {finding.symptom for finding in run.verdict.findings}
         met = {inflicted.fault for _, inflicted in run.trace.came}
         tries = 0
@@ -317,10 +314,9 @@ class Storm:
         def fails(faults: Sequence[Fault]) -> bool:
             nonlocal tries
             tries += 1
-            again = self._run_once(
-                rehearsals, f"{run.name}-shrink-{tries}", faults, self._hang_silence(calm)
-            )
-            verdict = judge(again.trace, calm)
+            name = f"{run.name}-shrink-{tries}"
+            trace = self._run_once(rehearsals, name, faults, self._hang_silence)
+            verdict = judge(trace, self.calm)
             return any(finding.symptom in symptoms for finding in verdict.findings)
 
         if not (schedule := [fault for fault in run.schedule if fault in met]):
@@ -380,7 +376,7 @@ def _calm_line(run: RecordedRun, calm: Calm) -> str:
     words = f"{run.name:8} {run.trace.seconds:5.1f} s  {number}{f'; {result}' if result else ''}"
     if run.trace.attempts > 1:
         words += f"; {run.trace.attempts} attempts, though nothing was done to it"
-    if run.verdict is not None and run.verdict.findings:
+    if run.verdict.findings:
         words += f"\n         ✗ {run.verdict.findings[0].sentence}"
     return words
 
@@ -406,7 +402,6 @@ def describe_calm(calm: Calm) -> str:
 
 def _run_lines(run: RecordedRun, calm: Calm, *, named: bool) -> list[str]:
     verdict, trace = run.verdict, run.trace
-    assert verdict is not None
     words = (
         f"{run.name:8} {trace.seconds:5.1f} s  {len(trace.came)} of "
         f"{count(len(run.schedule), 'fault')}, {count(trace.attempts, 'attempt')}, "

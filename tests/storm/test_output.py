@@ -11,7 +11,7 @@ import pytest
 from paddle_node.volume.job_folder import JobFolder
 
 from paddle_aws.storm.contents import read_output
-from paddle_aws.storm.lines import read_numbers
+from paddle_aws.storm.recorder import read_numbers
 from paddle_aws.storm.trace import Trace
 from paddle_aws.storm.verdict import Calm, judge
 
