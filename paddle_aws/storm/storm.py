@@ -172,12 +172,9 @@ class Storm:
             self._run_calm(rehearsals)
         self.say(describe_calm(self.calm))
         record()
+        named = bool(self.plan.schedule)
         for number in range(1, self.plan.runs + 1):
-            name, schedule, named = (
-                f"run-{number}",
-                self._schedule(number),
-                bool(self.plan.schedule),
-            )
+            name, schedule = f"run-{number}", self._schedule(number)
             trace = self._run_once(rehearsals, name, schedule, self._hang_silence)
             run = RecordedRun(name, schedule, trace, judge(trace, self.calm, named=named))
             self.runs.append(run)
