@@ -151,7 +151,6 @@ def retention_test(client: Callable[[str], Any], stacks: list[str]) -> Callable[
 
 
 def _list_resources(cloudformation: Any, stack: str) -> Iterator[Any]:
-    """Yields what a stack has."""
     rows = "StackResourceSummaries[]"
     return list_all(cloudformation, "list_stack_resources", rows, StackName=stack)
 
@@ -219,8 +218,6 @@ def node_role(cloud: Cloud, cluster: str) -> Identity:
 
 
 def _act_as(cloud: Cloud, service: str, role: str) -> Mapping[str, str]:
-    """Returns a pod's variables with the role's credentials; a role that does not trust the service
-    gives none.
-    """
+    """Returns a pod's variables: none for a role that does not trust the service."""
     credentials = cloud.service_credentials(service, role)
     return {**proxy_settings(), **cloud.environment, **credentials} if credentials else {}

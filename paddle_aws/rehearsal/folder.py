@@ -103,9 +103,7 @@ class RehearsalFolder:
             lease.unlink()
 
     def _set_aside(self, name: str) -> None:
-        """Puts the record, logs and manifests of the last rehearsal, of another job, where they are
-        found by its name.
-        """
+        """Puts what the last rehearsal, of another job, left where it is found by its name."""
         jobs = self.path / JOBS
         shutil.rmtree(jobs / name, ignore_errors=True)
         with suppress(BadInput):

@@ -141,7 +141,6 @@ class JobRecorder(Watcher):
 
 
 def _component_and_rank(pod: Pod, index: int | None) -> tuple[str, int | None]:
-    """Returns a pod's component and its rank."""
     if (component := pod.template.labels.get(COMPONENT)) and index is not None:
         return component, index
     *_, role, number = pod.facts.name.rsplit("-", 2)

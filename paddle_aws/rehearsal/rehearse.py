@@ -81,9 +81,7 @@ class Rehearsal:
         """The data job's variables that name files of this machine in place of objects."""
 
     def _check(self, say: Callable[[str], None], data: Path | None) -> Path | None:
-        """Returns what to upload; None if the data job reads its source directly, or there is
-        no data. Raises BadInput.
-        """
+        """Returns what to upload: nothing where the data job reads its source. Raises BadInput."""
         job = self.job
         if job.pod_count > ROOM:
             raise BadInput(
@@ -176,9 +174,7 @@ class Rehearsal:
         return replace(results, retained=left)
 
     def _prepare_python(self) -> None:
-        """Prepares the pods' Python. Reports what cannot be installed, or a missing command, before
-        anything is deployed.
-        """
+        """Prepares the pods' Python. Raises BadInput for a command that it lacks."""
         job, now, programs = self.job, self.screen.show_activity, self._interpreter
         if self._variant or job.program.requirements:
             with self.screen.phase("python") as phase:
@@ -221,9 +217,7 @@ class Rehearsal:
         return Results.from_passes(self.job, folder, passes, evaluation)
 
     def _build(self, job: Job, host: Host, addresses: AddressBlock) -> None:
-        """Runs the environment Job, with this machine's settings of pip and uv, because a rehearsal
-        has no Secrets.
-        """
+        """Runs the environment Job with this machine's settings of pip and uv: none is a Secret."""
         digest = _variable(job, Variable.ENVIRONMENT)
         (mount,) = (mount for mount in job.template.containers[0].mounts if digest in mount.path)
         place = host.volume / mount.sub_path
@@ -375,9 +369,7 @@ class Rehearsal:
         return host
 
     def _say_without_effect(self, notes: Sequence[WithoutEffect]) -> None:
-        """Reports once which fields of the manifests have no effect on one machine, and writes
-        their reasons to a file.
-        """
+        """Reports once which fields have no effect on one machine, and writes why to a file."""
         reasons = self._state.logs / "without-effect.txt"
         reasons.write_text("".join(f"{', '.join(names)}: {reason}\n" for reason, names in notes))
         names = sorted({name for _, names in notes for name in names})
@@ -418,9 +410,7 @@ class Rehearsal:
         return address if path is None else f"{_mounted_at(job)}/{path.relative_to(folder)}"
 
     def _bring(self, host: Host) -> None:
-        """Puts the data file, the inputs' files and the program's archive where `submit` puts
-        them.
-        """
+        """Puts the inputs, the data and the program's archive where `submit` puts them."""
         self._bring_inputs(host)
         if self._source is not None:
             with self.screen.phase("upload") as phase:
@@ -447,7 +437,6 @@ class Rehearsal:
 
 
 def _jobs(host: Host, component: str) -> list[Job]:
-    """Returns the Jobs of a component."""
     return [job for job in host.manifests.jobs if job.template.labels.get(COMPONENT) == component]
 
 
@@ -479,7 +468,6 @@ def check_records(passes: Sequence[Pass], data: Mapping[str, Any]) -> None:
 
 
 def _records(shard: Mapping[str, Any]) -> int:
-    """Returns the records in a shard of the data manifest."""
     return sum(file["records"] for file in shard.get("files", ()))
 
 

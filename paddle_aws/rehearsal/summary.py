@@ -88,9 +88,7 @@ class Results:
 
 
 def _record(folder: JobFolder | None) -> dict[str, str]:
-    """Rows that say what went wrong beside the training, and where the pods' time went, from the
-    attempts' record.
-    """
+    """Rows from the attempts' record: doubts, and where the pods' time went."""
     rows: dict[str, str] = {}
     with suppress(OSError, ValueError):
         if folder:

@@ -184,7 +184,6 @@ class Storm:
             record()
 
     def _take(self, kept: CalmRuns) -> None:
-        """Takes the calm runs of an earlier storm."""
         self.calm = Calm(kept.traces)
         names = ", ".join(run.name for run in self.calm_runs)
         self.say(
@@ -326,7 +325,6 @@ class Storm:
 
 
 def _list_changed(digests: Mapping[str, str], others: Mapping[str, str]) -> str:
-    """Names what differs."""
     return ", ".join(name for name in others if digests.get(name) != others[name])
 
 

@@ -120,7 +120,6 @@ class StormSupervisor(Watcher):
             self._finish()
 
     def _finish(self) -> None:
-        """Completes the trace."""
         self._recorder.finish()
         for listener in self._listeners:
             listener.close()

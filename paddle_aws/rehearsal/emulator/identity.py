@@ -114,9 +114,7 @@ def _why_role_is_not_passed(asked: Mapping[str, str], key: str | None) -> str:
 
 
 def _refuse_first(service: Any, why: Callable[[Mapping[str, str], str | None], str]) -> None:
-    """Puts a check of a request's parameters and key in front of a service: `why` returns the
-    reason of a refusal.
-    """
+    """Lets `why` refuse requests to a service, by their parameters and key, with a reason."""
     handle = service.handle_request
 
     async def handle_unless_refused(

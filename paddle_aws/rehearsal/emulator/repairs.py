@@ -157,9 +157,7 @@ def _tag_bucket(bucket: str, old: Properties, new: Properties) -> dict[str, Any]
 
 
 def _complete_cluster(name: str, old: Properties, new: Properties) -> dict[str, Any]:
-    """Creates the cluster's security group in EC2, sets the cluster's VPC and keeps the properties
-    that MiniStack drops.
-    """
+    """Adds what MiniStack drops: the cluster's security group in EC2, its VPC, its properties."""
     cluster = eks._clusters[name]
     network = cluster["resourcesVpcConfig"]
     if not old:

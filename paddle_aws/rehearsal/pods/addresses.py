@@ -54,9 +54,7 @@ class AddressBlock(AbstractContextManager["AddressBlock"]):
 
 
 def _claim_place() -> tuple[socket.socket, int]:
-    """Returns a bound socket and the first place that no rehearsal holds and in which no program
-    listens.
-    """
+    """Returns the first place that is free, and the bound socket that claims it."""
     for place in range(_PLACES):
         claim = socket.socket()
         try:

@@ -111,9 +111,7 @@ def _enter_namespaces(uid: int, gid: int, size: int, temporary: str) -> None:
 
 
 def _descendants() -> list[int]:
-    """Every process below this one, parents before children; a subreaper keeps orphans in its own
-    tree.
-    """
+    """Every process below this one, parents first: a subreaper keeps orphans in its own tree."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):  # noqa: PTH208  (one string a process: fast)
         if name.isdigit():

@@ -125,9 +125,7 @@ class PodsRun:
         return JobResult(not reason, reason or "CompletionsReached", ended, culprit, self._failures)
 
     async def _index(self, index: int) -> None:
-        """Runs the pods of one index, one after the other, until one succeeds or no retry is
-        allowed.
-        """
+        """Runs one index's pods in turn until one succeeds, or no retry is allowed."""
         failures = 0
         while not self._reason:
             pod = self.pod_makers[index]()
@@ -206,9 +204,7 @@ def _pod(job: Job, uid: str, index: int, host: Host, addresses: AddressBlock) ->
 
 
 def _add_index(template: PodTemplate) -> PodTemplate:
-    """Adds JOB_COMPLETION_INDEX to every container that does not set it, as the Job controller
-    does.
-    """
+    """Sets JOB_COMPLETION_INDEX where a container does not, as the Job controller does."""
     entry = EnvironmentEntry(
         name=Variable.COMPLETION_INDEX, field_path=f"metadata.annotations['{Label.INDEX.value}']"
     )

@@ -327,9 +327,7 @@ def read(documents: list[dict[str, Any]]) -> Manifests:
 def _without_sidecars(
     documents: list[dict[str, Any]],
 ) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
-    """Returns the documents without sidecars and without the volumes that only these mount, and the
-    sidecars' names.
-    """
+    """Returns the documents without sidecars and what only these mount, and the sidecars' names."""
     names: set[str] = set()
     documents = copy.deepcopy(documents)
     for document in documents:
@@ -354,7 +352,6 @@ def _without_sidecars(
 
 
 def _mounted_volumes(containers: list[dict[str, Any]]) -> set[str]:
-    """Returns the names of the volumes that the containers mount."""
     return {
         mount.get("name") for container in containers for mount in container.get("volumeMounts", [])
     }

@@ -32,9 +32,7 @@ ROLES = {"ps": "PSERVER", "worker": "TRAINER"}
 def _shared_variables(
     job: PaddleJob, servers: Sequence[str], workers: Sequence[str], shift: int
 ) -> dict[str, str]:
-    """Returns what the operator writes to the job's ConfigMap once all pods have addresses; `shift`
-    is added to its ports.
-    """
+    """Returns what the operator writes to the job's ConfigMap; `shift` is added to its ports."""
     port = PORT + shift
     settings = {
         "TRAINER_PORTS_NUM": str(PORTS),

@@ -174,9 +174,7 @@ class Pod:
                 return
 
     async def _run_and_restart(self, container: Container) -> int:
-        """Runs a container to its end, and again where its restart rules say so. Returns the last
-        exit code.
-        """
+        """Runs a container, and again where its rules say so. Returns the last exit code."""
         failures = 0
         while True:
             code = self._codes[container.name] = await self._run_once(container)
@@ -276,9 +274,7 @@ class Pod:
     async def _succeeds(
         self, kind: str, probe: Probe, container: Container, running: RunningContainer
     ) -> bool:
-        """Runs a probe until it gives up or, at startup, succeeds. Its own lines have a log of
-        their own.
-        """
+        """Runs a probe until it gives up or, at startup, succeeds; its output has its own log."""
         root = self._folders.container_root(container.name)
         command = [map_word(expand(word, running.environment), root) for word in probe.command]
         log, failures = self.host.logs / f"{self.facts.name}.{container.name}.probes.log", 0
