@@ -34,12 +34,12 @@ def digests(
     files = {**({"data": source} if source is not None else {}), **inputs}
     code = [file for room in _CODE for file in _files(project / room)]
     return {
-        "settings": _digest(job.model_dump_json()),
+        "settings": digest(job.model_dump_json()),
         "program": archive.digest if archive is not None else "image",
-        "data": _digest({name: _file_digest(file) for name, file in files.items()}),
-        "code": _digest([(str(file.relative_to(project)), _file_digest(file)) for file in code]),
+        "data": digest({name: _file_digest(file) for name, file in files.items()}),
+        "code": digest([(str(file.relative_to(project)), _file_digest(file)) for file in code]),
         "python": _python_digest(python) if python is not None else "",
-        "machine": _digest([*platform.uname(), len(os.sched_getaffinity(0)), _processor()]),
+        "machine": digest([*platform.uname(), len(os.sched_getaffinity(0)), _processor()]),
     }
 
 
@@ -58,7 +58,7 @@ def _file_digest(file: Path) -> str:
 def _python_digest(folder: Path) -> str:
     packages = folder.parent.glob("lib/*/site-packages/*.dist-info")
     python = str((folder / "python").resolve())
-    return _digest([python, sorted(package.name for package in packages)])
+    return digest([python, sorted(package.name for package in packages)])
 
 
 def _processor() -> list[str]:
@@ -66,5 +66,6 @@ def _processor() -> list[str]:
     return sorted(set(re.findall(r"(?m)^(?:model name|flags)\s*:.*", text)))
 
 
-def _digest(content: object) -> str:
+def digest(content: object) -> str:
+    """Returns the digest of what JSON can hold, whatever the order of its names."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

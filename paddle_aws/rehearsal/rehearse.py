@@ -21,13 +21,7 @@ from k8s_charts.names import COMPONENT
 from k8s_charts.spec import TrainingJob
 from paddle_aws.operations.errors import BadInput, Failed
 from paddle_aws.operations.images import interpreter
-from paddle_aws.operations.jobs import trial
-from paddle_aws.operations.jobs.early_checks import (
-    check_data,
-    check_inputs,
-    tell_program,
-    tell_recipe,
-)
+from paddle_aws.operations.jobs import early_checks, trial
 from paddle_aws.operations.jobs.evaluation import Evaluation
 from paddle_aws.operations.jobs.progress.training_metrics import Pass
 from paddle_aws.operations.jobs.run import put_data, put_input
@@ -90,7 +84,7 @@ class Rehearsal:
             )
         paddle_job.check(job)
         # Pods, which start in other folders, get these paths.
-        files = check_inputs(job, self.job_file)
+        files = early_checks.check_inputs(job, self.job_file)
         self._inputs = {name: file.resolve() for name, file in files.items()}
         for name, input_source in job.inputs.items():
             if str(input_source).startswith("s3://"):
@@ -106,7 +100,7 @@ class Rehearsal:
                     f"data.source is {hide_secrets(source)}: a rehearsal has no account to read it "
                     "from; name a file, or a folder, with such records: --data PATH"
                 )
-            file = check_data(job, self.job_file, say) if job.splits else None
+            file = early_checks.check_data(job, self.job_file, say) if job.splits else None
             return file and file.resolve()
         if source is None or job.source_on_volume or source.startswith("http"):
             raise BadInput(
@@ -140,8 +134,8 @@ class Rehearsal:
         """
         self.screen, self._verbose, job = screen, verbose, self.job
         state.announce(job.name, job.namespace)
-        tell_recipe(job, screen.remark)
-        tell_program(job, screen.remark)
+        early_checks.tell_recipe(job, screen.remark)
+        early_checks.tell_program(job, screen.remark)
         if trial_first and job.command and job.program.requirements:
             # Before they are installed, which takes minutes.
             trial.check_packages(job, trial.program_of(job, self.job_file), self.job_file)

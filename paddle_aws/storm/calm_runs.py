@@ -2,7 +2,6 @@
 again.
 """
 
-import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import Any
 from paddle_node.volume import durable
 from pydantic import AwareDatetime, TypeAdapter
 
+from paddle_aws.rehearsal.digests import digest
 from paddle_aws.storm.trace import Trace
 
 _LARGEST = 1 << 26
@@ -34,7 +34,7 @@ class CalmRuns:
         values = _DOCUMENT.dump_python(self, exclude={"traces": {"__all__": {"lines"}}})
         # Not by pydantic's own JSON, which has no place for a loss that is no number.
         document: dict[str, Any] = json.loads(json.dumps(values, default=str))
-        return {**document, "sha256": _sha256(document)}
+        return {**document, "sha256": digest(document)}
 
     @classmethod
     def read(cls, receipt: Path) -> "CalmRuns | None":
@@ -49,7 +49,7 @@ class CalmRuns:
                 if os.fstat(file.fileno()).st_uid != os.geteuid():
                     return None
                 document = json.loads(file.read(_LARGEST))["calm_runs"]
-            if document.pop("sha256") != _sha256(document):
+            if document.pop("sha256") != digest(document):
                 return None
             runs = _DOCUMENT.validate_json(json.dumps(document), strict=True)
         except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
@@ -59,7 +59,3 @@ class CalmRuns:
 
 
 _DOCUMENT = TypeAdapter(CalmRuns)
-
-
-def _sha256(document: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()

@@ -15,16 +15,9 @@ from pathlib import Path
 
 from paddle_aws.rehearsal.pods.container import RunningContainer
 from paddle_aws.rehearsal.pods.pod import Pod
+from paddle_aws.storm import processes
 from paddle_aws.storm.calls import Call, CallReply
 from paddle_aws.storm.faults import COUNTED, FREEZES, SERVERS, VOLUME, Fault
-from paddle_aws.storm.processes import (
-    ancestors,
-    children,
-    descendants,
-    send_signal,
-    signal_processes,
-    sockets,
-)
 from paddle_aws.storm.program_files import ProgramFiles, create_file
 from paddle_aws.storm.ranks import Rank, Ranks
 from paddle_aws.storm.recorder import Recorder
@@ -64,7 +57,7 @@ class _Target:
     container: RunningContainer
 
     def kill(self, pids: Sequence[int]) -> None:
-        signal_processes(pids, self.container.init, signal.SIGKILL)
+        processes.signal_processes(pids, self.container.init, signal.SIGKILL)
 
 
 class Inflictor:
@@ -149,7 +142,7 @@ class Inflictor:
             case "cut" | "half-open":
                 return _cut_connections(target, half_open=fault.kind == "half-open")
             case "kill-agent":
-                target.kill(children(target.container.init))
+                target.kill(processes.children(target.container.init))
             case "kill-pod":
                 self.keep(target.pod.kill())
             case "spot-notice":
@@ -166,8 +159,11 @@ class Inflictor:
             rank := self._ranks.find_newest(fault.rank, trains)
         ) is None and time.monotonic() < deadline:
             await asyncio.sleep(0.05)
-        inits = [above for above in ancestors(rank.pid) if above in self._homes] if rank else []
-        return _Target(rank, *self._homes[inits[0]]) if rank and inits else None
+        if rank is None:
+            return None
+        inits = (above for above in processes.ancestors(rank.pid) if above in self._homes)
+        init = next(inits, None)
+        return None if init is None else _Target(rank, *self._homes[init])
 
     def _damage_checkpoint(self, target: _Target) -> str:
         if what := self._files.damage():
@@ -176,8 +172,8 @@ class Inflictor:
 
     def _freeze(self, fault: Fault, target: _Target) -> None:
         pod = fault.kind == "freeze-pod"
-        top = children(target.container.init)[0] if pod else target.rank.pid
-        pids = [top, *descendants(top)]
+        top = processes.children(target.container.init)[0] if pod else target.rank.pid
+        pids = [top, *processes.descendants(top)]
         self.keep(_stop_for(pids, target.container.init, FREEZES[fault.kind]))
 
     async def answer_of_volume(self, call: Call, rank: Rank, path: Path | None) -> CallReply | None:
@@ -240,8 +236,8 @@ def _refuse(kind: str, call: Call, path: Path | None) -> CallReply | None:
 
 async def _stop_for(pids: Sequence[int], init: int, seconds: float) -> None:
     with ExitStack() as stack:
-        for process in signal_processes(pids, init, signal.SIGSTOP, stack):
-            stack.callback(send_signal, process, signal.SIGCONT)
+        for process in processes.signal_processes(pids, init, signal.SIGSTOP, stack):
+            stack.callback(processes.send_signal, process, signal.SIGCONT)
         await asyncio.sleep(seconds)
 
 
@@ -251,8 +247,9 @@ def _cut_connections(target: _Target, *, half_open: bool) -> str:
     """
     pid = target.rank.pid
     with ExitStack() as stack:
-        ours = signal_processes([pid], target.container.init, signal.SIGCONT, stack)
-        count = sum(_cut(process, number, half_open) for process in ours for number in sockets(pid))
+        ours = processes.signal_processes([pid], target.container.init, signal.SIGCONT, stack)
+        pairs = ((process, number) for process in ours for number in processes.sockets(pid))
+        count = sum(_cut(*pair, half_open) for pair in pairs)
     return f"{count} connections" if count else "no effect: the rank has no connection"
 
 
