@@ -46,17 +46,14 @@ class LocalAccount(Account):
         base, _, name = prefix.rpartition("/")
         shutil.rmtree(links, ignore_errors=True)
         single = file.is_file() and not star and name != ""
-        objects = {name: file} if single else {}
-        if not single:
-            top = file.parent if file.is_file() else file
-            for path in (file,) if file.is_file() else file.rglob("*"):
-                below = path.relative_to(top).as_posix()
-                if path.is_file() and (not star or fnmatchcase(f"{base}/{below}".lstrip("/"), key)):
-                    objects[below] = path
+        files = [file] if file.is_file() else [path for path in file.rglob("*") if path.is_file()]
+        top = file.parent if file.is_file() else file
         links.mkdir(parents=True)
-        for below, path in objects.items():
-            (links / below).parent.mkdir(parents=True, exist_ok=True)
-            (links / below).symlink_to(path)
+        for path in files:
+            below = name if single else path.relative_to(top).as_posix()
+            if not star or fnmatchcase(f"{base}/{below}".lstrip("/"), key):
+                (links / below).parent.mkdir(parents=True, exist_ok=True)
+                (links / below).symlink_to(path)
         return links / name if single else links
 
     def identity(self, namespace: str, account: str) -> Mapping[str, str]:

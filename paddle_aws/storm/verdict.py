@@ -354,12 +354,11 @@ def _judge_files(trace: Trace) -> Iterator[Finding]:
             f"it reads {trace.outside[0]}, which an earlier attempt wrote there: that place is "
             "lost with the pod; write below output/"
         )
+        yield _finding("outside", words, trace)
     elif trace.succeeded and trace.elsewhere and not trace.files:
         file = trace.elsewhere[0]
         words = f"it left no file below output/, but wrote {file}, which is lost with the pod"
-    else:
-        return
-    yield _finding("outside", words, trace)
+        yield _finding("outside", words, trace)
 
 
 def _judge_output(trace: Trace, calm: Calm) -> Iterator[Finding]:
