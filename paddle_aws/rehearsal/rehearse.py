@@ -67,8 +67,7 @@ class Rehearsal:
         open ports in place of the screen. Raises BadInput.
         """
         self.project, self.job, self.job_file, self._account = project, job, job_file, account
-        self._supervisor, self._program_archive = supervisor, program
-        self._say_ports = say_ports
+        self._supervisor, self._program_archive, self._say_ports = supervisor, program, say_ports
         self._source = self._check(say, data)
         self._variant, self._interpreter = job.image_variant, project / ".venv-image" / "bin"
         self._places: dict[str, str] = {}

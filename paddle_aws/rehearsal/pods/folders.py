@@ -92,10 +92,7 @@ def map_word(word: str, root: Path) -> str:
     """A command's word as it runs here: the image's own file if the word names one, else the word
     itself (/bin/sh).
     """
-    if (
-        word.startswith("/")
-        and ".." not in PurePosixPath(word).parts
-        and (inside := path_inside(root, word)).exists()
-    ):
-        return str(inside)
+    if word.startswith("/") and ".." not in PurePosixPath(word).parts:
+        inside = path_inside(root, word)
+        return str(inside) if inside.exists() else word
     return word
