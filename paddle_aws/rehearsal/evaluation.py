@@ -14,12 +14,13 @@ from paddle_aws.operations.errors import BadInput, Failed, cli_errors
 from paddle_aws.operations.jobs import rehearsal_backend
 from paddle_aws.operations.jobs.evaluation import Evaluation
 from paddle_aws.rehearsal import interruption
-from paddle_aws.rehearsal.__main__ import PROJECT
 from paddle_aws.rehearsal.folder import RehearsalFolder
 from paddle_aws.rehearsal.pods import manifests
 from paddle_aws.rehearsal.pods.addresses import AddressBlock
 from paddle_aws.rehearsal.pods.job import last_lines, run_job
 from paddle_aws.rehearsal.pods.pod import Host
+
+_PROJECT = Path(__file__).resolve().parents[2]
 
 
 async def evaluate(
@@ -57,7 +58,7 @@ def main() -> None:
         job = rehearsal_backend.load(folder.path, *sys.argv[1:])
         documents = manifests.load(sorted(job.manifests.glob("*.yaml")))
         record = job.record
-        host = folder.host(PROJECT, manifests.read(documents), Path(record.interpreter))
+        host = folder.host(_PROJECT, manifests.read(documents), Path(record.interpreter))
         sys.stdout.write(interruption.run(evaluate(documents, host, addresses))[1])
         folder.tidy()
 

@@ -356,9 +356,8 @@ def _judge_files(trace: Trace) -> Iterator[Finding]:
         )
         yield _finding("outside", words, trace)
     elif trace.succeeded and trace.elsewhere and not trace.files:
-        file = trace.elsewhere[0]
-        words = f"it left no file below output/, but wrote {file}, which is lost with the pod"
-        yield _finding("outside", words, trace)
+        words = f"but wrote {trace.elsewhere[0]}, which is lost with the pod"
+        yield _finding("outside", f"it left no file below output/, {words}", trace)
 
 
 def _judge_output(trace: Trace, calm: Calm) -> Iterator[Finding]:
