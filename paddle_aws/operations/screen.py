@@ -112,22 +112,18 @@ def print_table(
     table = Table(
         box=None, pad_edge=False, padding=(0, GAP, 0, 0), show_header=any(map(str.strip, columns))
     )
-    shown = [
-        number for number in range(len(columns)) if not cells or any(row[number] for row in cells)
-    ]
+    every = range(len(columns))
+    shown = [number for number in every if not cells or any(row[number] for row in cells)]
     for number in shown:
         side: Literal["left", "right"] = "right" if columns[number] in right else "left"
         table.add_column(columns[number], overflow="fold", justify=side)
     for row in cells:
         table.add_row(*(Text(row[number], STYLES.get(row[number], "")) for number in shown))
-    if (
-        screen.measure(table, options=screen.options.update(width=_PIPE_WIDTH)).maximum
-        > screen.width
-    ):
+    unlimited = screen.options.update(width=_PIPE_WIDTH)
+    if screen.measure(table, options=unlimited).maximum > screen.width:
         for column in table.columns:
-            column.max_width = (
-                None if column.header == (folds or columns[-1]) else max(screen.width // NARROW, 1)
-            )
+            if column.header != (folds or columns[-1]):
+                column.max_width = max(screen.width // NARROW, 1)
     with screen.capture() as captured:
         screen.print(table)
     typer.echo(re.sub(r" +$", "", captured.get(), flags=re.MULTILINE), nl=False)

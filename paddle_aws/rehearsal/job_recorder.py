@@ -14,7 +14,7 @@ from k8s_charts.names import COMPONENT
 from k8s_charts.spec import TrainingJob
 from paddle_aws.operations.jobs.objects import job_objects
 from paddle_aws.operations.jobs.objects.job_objects import JobState
-from paddle_aws.operations.jobs.objects.kind import Phase
+from paddle_aws.operations.jobs.objects.object_fields import Phase
 from paddle_aws.operations.jobs.objects.pod_state import PodState
 from paddle_aws.operations.jobs.rehearsal_backend import RehearsalRecord, unstarted_job
 from paddle_aws.operations.jobs.watch.job_view import JobView

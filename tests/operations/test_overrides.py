@@ -60,13 +60,7 @@ def test_each_command_takes_overrides(run: Run, folder: Path) -> None:
         done = run(command, "--set", "trainers=0")
         assert done.code == 2 and "trainers must be at least 1" in done.err, (command, done.err)
     # It takes this process's place.
-    words = rehearsal_run.command(
-        JobSource.from_job({"name": "words", "trainers": 0}),
-        volume="new",
-        data=None,
-        no_try=False,
-        outputs=Path("outputs.json"),
-        image_file=Path("image.json"),
-    )
+    job = JobSource.from_job({"name": "words", "trainers": 0})
+    words = job.command(*rehearsal_run.REHEARSE, volume="new", outputs="outputs.json")
     rehearsed = subprocess.run(words, capture_output=True, text=True)
     assert rehearsed.returncode == 2 and "trainers must be at least 1" in rehearsed.stderr

@@ -14,8 +14,7 @@ from commands import Run
 from kubernetes_api import KubernetesApi
 from paddle_node.requirements import install
 
-from paddle_aws.operations.images import interpreter
-from paddle_aws.operations.jobs import written_requirements
+from paddle_aws.operations.images import interpreter, packages
 from tests.image.test_program_packages import wheel
 
 pytestmark = pytest.mark.slow
@@ -446,5 +445,5 @@ def test_requirements_are_written_and_the_rest_of_the_file_stays(
 ) -> None:
     file = folder / "job.yaml"
     file.write_text(f"# mine\nname: a\n{program}")
-    written_requirements.write(file, ["six"])
+    packages.write_requirements(file, ["six"])
     assert file.read_text() == f"# mine\nname: a\n{written}"

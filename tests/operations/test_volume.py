@@ -24,6 +24,7 @@ from k8s_charts.documents import documents
 from k8s_charts.spec import TrainingJob
 from paddle_aws.operations.cluster.cluster_api import ClusterApi
 from paddle_aws.operations.errors import Failed
+from paddle_aws.operations.jobs.job_source import JobReference
 from paddle_aws.operations.jobs.volume import access as volume_access
 from paddle_aws.operations.jobs.volume import transfer as volume_transfer
 from paddle_aws.operations.jobs.volume.access import MissingFile
@@ -494,7 +495,8 @@ def test_nothing_outside_of_the_jobs_folder_is_listed_or_read(
     (tmp_path / "volume" / "secret").write_text("x")
     for name, target in (("circle", "."), ("out", tmp_path), ("self", "self")):
         (job.root / name).symlink_to(target)
-    with volume_access.mount_volume(ClusterApi(), "words", "paddle", write=False) as volume:
+    words = JobReference("words", "paddle", None)
+    with volume_access.mount_volume(ClusterApi(), words, write=False) as volume:
         assert not [
             file["name"] for file in volume.files("") if not file["name"].startswith("output/")
         ]

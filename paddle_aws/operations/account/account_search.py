@@ -9,9 +9,9 @@ expected.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -19,9 +19,8 @@ from typing import Any
 import yaml
 
 from constructs_lib.storage.unused_key_handler import encrypted
-from paddle_aws.operations.account.aws import client, list_all
-from paddle_aws.operations.account.cluster_account import BROKEN, belongs_to_cluster
-from paddle_aws.operations.account.group_members import list_members
+from paddle_aws.operations.account.aws import list_all
+from paddle_aws.operations.account.cluster_account import BROKEN, ClusterAccount
 from paddle_aws.operations.errors import Unreachable, translate_errors
 from paddle_aws.stacks.cluster_spec import ClusterSpec
 
@@ -53,28 +52,25 @@ def search(spec: ClusterSpec) -> tuple[list[Leftover], dict[str, list[str]]]:
     asked = _Search(spec)
     leftovers = {(left.service, left.id): left for left in asked.stacks}
     unasked: dict[str, list[str]] = {}
-    for row in asked.rows():
+    searches: list[tuple[str, Callable[[], Iterator[Leftover]]]] = [
+        (row["what"], partial(asked.find_leftovers, **row)) for row in asked.rows()
+    ]
+    for what, find in [*searches, ("members of groups", asked.find_members)]:
         try:
             with translate_errors():
-                for left in asked.find_leftovers(**row):
+                for left in find():
                     leftovers.setdefault((left.service, left.id), left)
         except Unreachable as error:
-            unasked.setdefault(str(error), []).append(row["what"])
-    try:
-        with translate_errors():
-            leftovers |= {(left.service, left.id): left for left in asked.find_members()}
-    except Unreachable as error:
-        unasked.setdefault(str(error), []).append("members of groups")
+            unasked.setdefault(str(error), []).append(what)
     return sorted(
         leftovers.values(), key=lambda left: (bool(left.expected), left.service, left.id)
     ), unasked
 
 
-class _Search:
+class _Search(ClusterAccount):
     def __init__(self, spec: ClusterSpec) -> None:
         """Reads which stacks exist, and what they own. Raises botocore's errors."""
-        self.spec = spec
-        self._client = cache(partial(client, region=spec.region))
+        super().__init__(spec)
         text = Template(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
         names = {
             "name": spec.name,
@@ -82,17 +78,18 @@ class _Search:
             "bucket": spec.bucket.existing_name or "",
         }
         self._data = yaml.safe_load(text.substitute(names))
-        self._states: dict[str, str] = {}
+        self._states = {
+            stack["StackName"]: stack["StackStatus"]
+            for stack in self.deployed_stacks
+            if stack["StackStatus"] != "DELETE_COMPLETE"
+        }
         """States of the stacks that exist, by name."""
         self._owners: dict[str, str] = {}
         """The owning stack, by a resource's AWS id, name or ARN."""
-        cloudformation = self._client("cloudformation")
-        for stack in list_all(cloudformation, "describe_stacks", "Stacks[]"):
-            name, state = stack["StackName"], stack["StackStatus"]
-            if belongs_to_cluster(stack, self.spec) and state != "DELETE_COMPLETE":
-                self._states[name] = state
-                ids = list_all(cloudformation, "list_stack_resources", OWN, StackName=name)
-                self._owners |= dict.fromkeys((name, *filter(None, ids)), name)
+        for name in self._states:
+            api = self.client("cloudformation")
+            ids = list_all(api, "list_stack_resources", OWN, StackName=name)
+            self._owners |= dict.fromkeys((name, *filter(None, ids)), name)
         self.stacks = [self._describe("cloudformation", "stack", name) for name in self._states]
 
     def rows(self) -> list[dict[str, Any]]:
@@ -110,7 +107,7 @@ class _Search:
     ) -> Iterator[Leftover]:
         """Runs one search; without a `kind` it finds ARNs."""
         for arguments in more.get("with", [{}]):
-            for resource in list_all(self._client(service), call, find, **arguments):
+            for resource in list_all(self.client(service), call, find, **arguments):
                 id, owners = resource if isinstance(resource, list) else (resource, None)
                 if kind is None:
                     yield from self._describe_tagged(id, owners or [])
@@ -119,7 +116,7 @@ class _Search:
 
     def find_members(self) -> Iterator[Leftover]:
         """Finds the users at whom a destroy of the stacks' groups stops."""
-        for member in list_members(self._client, self._states):
+        for member in self.list_members():
             stack, group, user = member
             state = self._states[stack]
             yield Leftover(
@@ -139,14 +136,14 @@ class _Search:
         kept = self.spec.retain and type in self._data["kept"]
         what = f"{kind} {id}".strip()
         if type == "kms key":
-            state = self._client("kms").describe_key(KeyId=id)["KeyMetadata"]["KeyState"]
+            state = self.client("kms").describe_key(KeyId=id)["KeyMetadata"]["KeyState"]
             if state == "PendingDeletion":
                 # It goes away on its own, so no command is given.
                 return Leftover(service, what, "", "it waits for its deletion")
             if owner is None and not kept:
                 try:
                     with translate_errors():
-                        names = [name for name, by in encrypted(self._client) if id in str(by)]
+                        names = [name for name, by in encrypted(self.client) if id in str(by)]
                 except Unreachable as error:
                     return Leftover(
                         service, what, "", "", f"it may still encrypt something: {error}"
@@ -156,33 +153,26 @@ class _Search:
         if owner is not None:
             # What depends on it, such as a machine's disk, has the same owner.
             self._owners[id] = owner
-            state = self._states[owner]
+            state, command = self._states[owner], f"cdk destroy {owner}"
             if state in BROKEN:
-                return Leftover(service, what, f"cdk destroy {owner}", "", f"{owner} is {state}")
+                return Leftover(service, what, command, "", f"{owner} is {state}")
             why = state if state.endswith("_IN_PROGRESS") else "deployed"
-            return Leftover(
-                service,
-                what,
-                "" if kept else f"cdk destroy {owner}",
-                f"{why}, retain is true" if kept else why,
-            )
+            if kept:
+                return Leftover(service, what, "", f"{why}, retain is true")
+            return Leftover(service, what, command, why)
         unknown = "find it in the console, it is of a kind that is not known here: {arn}"
-        template = self._data["commands"].get(type, unknown)
-        region = (
-            f" --region {self.spec.region}"
-            if template.startswith("aws ") and service not in ("iam", "route53")
-            else ""
-        )
-        command = template.format(id=id, arn=arn or id, part=id.split("/"))
-        return Leftover(service, what, command + region, "retain is true" if kept else "")
+        command = self._data["commands"].get(type, unknown)
+        if command.startswith("aws ") and service not in ("iam", "route53"):
+            command += f" --region {self.spec.region}"
+        command = command.format(id=id, arn=arn or id, part=id.split("/"))
+        return Leftover(service, what, command, "retain is true" if kept else "")
 
     def _describe_tagged(self, arn: str, values: list[str]) -> Iterator[Leftover]:
-        _, _, service, _, _, resource = arn.split(":", 5)
+        _, _, service, _, _, id = arn.split(":", 5)
+        kind = "topic" if service == "sns" else ""
         # `vpc/vpc-1`, `log-group:/aws/eks/x`; for a bucket only its name.
-        match = re.fullmatch(r"([a-z-]+)[:/](.+)", resource)
-        kind, id = (
-            (match[1], match[2]) if match else ("topic" if service == "sns" else "", resource)
-        )
+        if match := re.fullmatch(r"([a-z-]+)[:/](.+)", id):
+            kind, id = match.groups()
         if (service, kind) == ("cloudformation", "stack"):
             id = id.split("/")[0]
         if (service, kind) == ("secretsmanager", "secret"):

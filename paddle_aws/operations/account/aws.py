@@ -1,12 +1,15 @@
-"""AWS clients with the user's credentials. No secret of them is stored or shown.
+"""AWS with the user's credentials: clients, and the cdk command. No secret is stored or shown.
 
 boto3 handles AWS_ENDPOINT_URL, profiles and regions; botocore's standard mode retries calls.
 """
 
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from paddle_aws.operations.errors import BadInput
+from paddle_aws.stacks.cluster_spec import ClusterSpec, load_cluster
 
 
 def client(service: str, region: str | None = None) -> Any:
@@ -36,13 +39,26 @@ def list_all(client: Any, operation: str, path: str, **arguments: Any) -> Iterat
     return (value for value in values if value is not None)
 
 
-def check_account(account: str | None, region: str) -> None:
-    """Raises BadInput if the credentials are not of `account`; None: any account will do."""
-    if account is None:
-        return
-    identity = client("sts", region).get_caller_identity()
-    if identity["Account"] != account:
+def load_deployable(config: Path) -> ClusterSpec:
+    """Loads a cluster's settings. Raises BadInput if they name an account, and the credentials are
+    of another one.
+    """
+    spec = load_cluster(config)
+    if spec.account is not None:
+        identity = client("sts", spec.region).get_caller_identity()
+        if identity["Account"] != spec.account:
+            raise BadInput(
+                f"account is {spec.account}, and these credentials are of {identity['Account']} "
+                f"({identity['Arn']}): take others with AWS_PROFILE"
+            )
+    return spec
+
+
+def cdk(arguments: Sequence[str], **how: Any) -> subprocess.CompletedProcess[str]:
+    """Runs the cdk command. Raises BadInput if it is missing."""
+    try:
+        return subprocess.run(["cdk", *arguments], text=True, check=False, **how)
+    except FileNotFoundError:
         raise BadInput(
-            f"account is {account}, and these credentials are of {identity['Account']} "
-            f"({identity['Arn']}): take others with AWS_PROFILE"
-        )
+            "there is no cdk command on PATH: run this where `cdk deploy` runs"
+        ) from None

@@ -47,13 +47,11 @@ def files(path: Path) -> list[tuple[Path, str]]:
         return [(path, path.name)]
     if not path.is_dir():
         raise BadInput(f"{path} does not exist: give a file or a folder")
+    names = {file: file.relative_to(path) for file in sorted(path.rglob("*")) if file.is_file()}
     pairs = [
-        (file, file.relative_to(path).as_posix())
-        for file in sorted(path.rglob("*"))
-        if file.is_file()
-        and not any(
-            part.startswith(".") or part == "__pycache__" for part in file.relative_to(path).parts
-        )
+        (file, name.as_posix())
+        for file, name in names.items()
+        if not any(part.startswith(".") or part == "__pycache__" for part in name.parts)
     ]
     if not pairs:
         raise BadInput(f"{path} holds no file")
@@ -101,10 +99,8 @@ def put_in_parallel(
     """
     with ThreadPoolExecutor(AT_ONCE) as pool:
         try:
-            return sum(
-                transfer.result()
-                for transfer in as_completed([pool.submit(put, item) for item in items])
-            )
+            transfers = [pool.submit(put, item) for item in items]
+            return sum(transfer.result() for transfer in as_completed(transfers))
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             stop()
@@ -132,9 +128,8 @@ def upload_files(client: Any, path: Path, address: str) -> str:
         manager.upload(
             str(file), *places[file].values(), {"Metadata": {CHECKSUM: content}}, subscribers
         ).result()
-        if (
-            after := file.stat()
-        ).st_mtime_ns != before.st_mtime_ns or after.st_size != before.st_size:
+        after = file.stat()
+        if (after.st_mtime_ns, after.st_size) != (before.st_mtime_ns, before.st_size):
             raise Failed(f"{file} changed while it was read: upload it again")
         return True
 
@@ -149,8 +144,6 @@ def upload_files(client: Any, path: Path, address: str) -> str:
     if path.is_file():
         say(f"{path} {'is uploaded to' if sent else 'is already at'} {address} ({decimal(size)})")
         return address
-    say(
-        f"{sent} of {len(places)} files sent ({decimal(size)} in all)"
-        + (f", {there} were there already" if there else "")
-    )
+    rest = f", {there} were there already" if there else ""
+    say(f"{sent} of {len(places)} files sent ({decimal(size)} in all){rest}")
     return f"{address}/"

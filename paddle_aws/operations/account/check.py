@@ -1,7 +1,6 @@
 """A check: a name, and what it finds, each with a state and what to do about it."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Literal, NamedTuple, get_args
 
@@ -22,8 +21,7 @@ ok, warning, problem = (partial(Found, state) for state in get_args(State))
 Findings = Iterator[Found]
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """One line of a check."""
 
     check: str
@@ -44,10 +42,7 @@ def run(checks: Sequence[Check]) -> list[Finding]:
                 findings += [Finding(name, state, text) for state, text in check()]
         except Exception as error:
             # An unforeseen answer must not keep the other findings from the user.
-            text = (
-                str(error)
-                if isinstance(error, OperationError)
-                else f"{type(error).__name__}: {error}"
-            )
+            known = isinstance(error, OperationError)
+            text = str(error) if known else f"{type(error).__name__}: {error}"
             findings.append(Finding(name, "warning", f"not checked: {text}"))
     return findings

@@ -1,9 +1,10 @@
 """A cluster's stacks in its account, and other facts of the account about the cluster."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, cached_property, partial
-from typing import Any
+from itertools import compress
+from typing import Any, NamedTuple
 
 from paddle_aws.operations.account.aws import client, list_all
 from paddle_aws.operations.account.check import Findings, ok, problem
@@ -17,6 +18,23 @@ BROKEN = (
     "DELETE_FAILED",
     "UPDATE_ROLLBACK_FAILED",
 )
+
+
+GROUPS = "StackResourceSummaries[?ResourceType == 'AWS::IAM::Group' && ResourceStatus != "
+GROUPS += "'DELETE_COMPLETE'].PhysicalResourceId"
+
+
+class Member(NamedTuple):
+    """A user in an IAM group that a stack owns."""
+
+    stack: str
+    group: str
+    user: str
+
+    @property
+    def command(self) -> str:
+        """The command that takes the user out of the group."""
+        return f"aws iam remove-user-from-group --group-name {self.group} --user-name {self.user}"
 
 
 def outputs_of(stack: Mapping[str, Any]) -> dict[str, str]:
@@ -52,8 +70,7 @@ class ClusterAccount:
     @cached_property
     def identity(self) -> dict[str, str]:
         """The identity that AWS reports for the credentials."""
-        caller: dict[str, str] = self.client("sts").get_caller_identity()
-        return caller
+        return dict(self.client("sts").get_caller_identity())
 
     @cached_property
     def deployed_stacks(self) -> list[dict[str, Any]]:
@@ -64,11 +81,19 @@ class ClusterAccount:
     @property
     def outputs(self) -> dict[str, str]:
         """The outputs of the deployed stacks."""
-        return {
-            name: value
-            for stack in self.deployed_stacks
-            for name, value in outputs_of(stack).items()
-        }
+        pairs = [pair for stack in self.deployed_stacks for pair in outputs_of(stack).items()]
+        return dict(pairs)
+
+    def list_members(self) -> Iterator[Member]:
+        """Yields who is in the IAM groups of the cluster's stacks. IAM deletes no group that has
+        users, and CloudFormation does not take them out: a destroy would end in DELETE_FAILED
+        (go-to-k/delstack#40).
+        """
+        cloudformation, iam = self.client("cloudformation"), self.client("iam")
+        for stack in (stack["StackName"] for stack in self.deployed_stacks):
+            for group in list_all(cloudformation, "list_stack_resources", GROUPS, StackName=stack):
+                for user in list_all(iam, "get_group", "Users[].UserName", GroupName=group):
+                    yield Member(stack, group, user)
 
     def other_clusters(self) -> set[str]:
         """Returns the names of other settings' clusters in this region."""
@@ -95,11 +120,7 @@ class ClusterAccount:
 
         others = sorted(set(regions) - {self.spec.region})
         with ThreadPoolExecutor(8) as pool:
-            return [
-                region
-                for region, has in zip(others, pool.map(has_stack, others), strict=True)
-                if has
-            ]
+            return list(compress(others, pool.map(has_stack, others)))
 
     def credentials(self) -> Findings:
         """Checks whether AWS knows the caller."""

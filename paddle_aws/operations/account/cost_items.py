@@ -50,10 +50,9 @@ def items(spec: ClusterSpec) -> list[Item]:
         spec.file_system.provisioned_mib_per_second if spec.file_system.existing is None else 0
     )
     rate = spec.file_system.per_unit_storage_throughput
+    eks = not self_managed and cluster.existing is None
     costs = [
-        Item(
-            "EKS control plane", "eks-cluster-hour", not self_managed and cluster.existing is None
-        ),
+        Item("EKS control plane", "eks-cluster-hour", eks),
         Item("secrets: tokens, CA hash, kubeconfigs", "secret-month", SECRETS * self_managed),
         Item("Elastic IP (cluster)", "public-ipv4-hour", cluster.elastic_ip),
         Item("NAT gateway", "nat-gateway-hour", gateways),
@@ -89,17 +88,16 @@ def estimate(
     """Returns each item with its price and its dollars in a month and in a run of some hours; None
     where the price is unknown.
     """
-    return [_row(item, prices, hours) for item in asked]
-
-
-def _row(item: Item, prices: Mapping[str, str], hours: float) -> dict[str, Any]:
-    usd, hourly = prices.get(item.price), item.price.endswith("-hour")
-    month = (
-        None
-        if usd is None
-        else Decimal(usd) * Decimal(float(item.count)) * (HOURS if hourly else 1)
-    )
-    run = None if month is None else float(month * Decimal(str(hours)) / HOURS)
-    month = month if item.always else month and Decimal(0)
-    sums = {"usd": usd, "month_usd": None if month is None else float(month), "run_usd": run}
-    return {**asdict(item), "count": float(item.count), "hourly": hourly, **sums}
+    rows = []
+    for item in asked:
+        usd, hourly = prices.get(item.price), item.price.endswith("-hour")
+        month = run = None
+        if usd is not None:
+            each = Decimal(usd) * Decimal(float(item.count)) * (HOURS if hourly else 1)
+            month, run = (
+                float(each) if item.always else 0.0,
+                float(each * Decimal(str(hours)) / HOURS),
+            )
+        sums = {"usd": usd, "month_usd": month, "run_usd": run}
+        rows.append({**asdict(item), "count": float(item.count), "hourly": hourly, **sums})
+    return rows

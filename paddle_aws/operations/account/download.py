@@ -50,12 +50,7 @@ def require_https(url: str) -> None:
 
 def content(url: str) -> bytes:
     """Returns the content of a short file."""
-
-    def read_body() -> bytes:
-        with _get(url) as answer:
-            return answer.content
-
-    return _retry(url, read_body)
+    return _retry(url, lambda: _get(url).content)
 
 
 def redirection(url: str) -> str:
@@ -94,9 +89,7 @@ def _fetch(url: str, part: Path) -> None:
 
 
 def _get(url: str, follow: bool = True) -> requests.Response:
-    """Returns an answer whose body is still to be read. Raises Failed or requests.HTTPError for an
-    error status.
-    """
+    """Returns an answer whose body is still to be read. Raises Failed or HTTPError."""
     # Not compressed: the bytes are stored, counted and hashed as they arrive.
     sent = {"User-Agent": "paddle-aws", "Accept-Encoding": "identity"}
     answer = _Session().get(url, headers=sent, stream=True, timeout=TIMEOUT, allow_redirects=follow)
@@ -107,9 +100,7 @@ def _get(url: str, follow: bool = True) -> requests.Response:
 
 
 def _retry(url: str, act: Callable[[], T]) -> T:
-    """Returns what `act` returns, and retries after a fault that may pass. Turns a library's error
-    into a sentence.
-    """
+    """Returns what `act` returns; retries after a fault that may pass, then says what it was."""
     url = hide_secrets(url)
     for number in range(ATTEMPTS):
         time.sleep(PAUSE * 2 ** (number - 2) if number > 1 else 0)

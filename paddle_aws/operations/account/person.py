@@ -56,14 +56,10 @@ class Person:
     def deploy(self, config: Path, outputs_file: Path, *options: str) -> None:
         """Runs `cdk deploy --all` and writes the stacks' outputs to `outputs_file`."""
         outputs_file.parent.mkdir(parents=True, exist_ok=True)
-        defaults = (
-            "--all",
-            "--require-approval",
-            "never",
-            "--outputs-file",
-            str(outputs_file.resolve()),
+        outputs = ["--outputs-file", str(outputs_file.resolve())]
+        self.cdk(
+            "deploy", "--all", "--require-approval", "never", *outputs, *options, config=config
         )
-        self.cdk("deploy", *defaults, *options, config=config)
 
     def destroy(self, config: Path, *options: str) -> None:
         """Runs `cdk destroy --all --force`."""
@@ -81,9 +77,8 @@ class Person:
         if self._synthesized == settings:
             return self._cdk(command, *arguments, "--app", assembly)
         self._synthesized = None
-        lines = self._cdk(
-            command, *arguments, "--output", assembly, "--context", f"config={settings[0]}"
-        )
+        made = ["--output", assembly, "--context", f"config={settings[0]}"]
+        lines = self._cdk(command, *arguments, *made)
         self._synthesized = settings
         return lines
 
@@ -99,17 +94,13 @@ class Person:
 
     def _environ(self) -> dict[str, str]:
         """The caller's environment; the project's programs come first on PATH."""
-        environment_folder = self.project / ".venv"
-        if not environment_folder.exists():
-            environment_folder = Path(sys.prefix)
-        programs = (
-            environment_folder / "bin",
-            self.project / "node_modules" / ".bin",
-            os.environ.get("PATH", os.defpath),
-        )
+        folder = self.project / ".venv"
+        folder = folder if folder.exists() else Path(sys.prefix)
+        path = os.environ.get("PATH", os.defpath)
+        programs = (folder / "bin", self.project / "node_modules" / ".bin", path)
         own = {
             "PATH": os.pathsep.join(map(str, programs)),
-            "VIRTUAL_ENV": str(environment_folder),
+            "VIRTUAL_ENV": str(folder),
             "JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION": "1",
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONUNBUFFERED": "1",
@@ -119,9 +110,7 @@ class Person:
     def _start(
         self, command: list[str], folder: Path, more: Mapping[str, str], **options: Any
     ) -> Any:
-        """Starts a child in its own session: a Ctrl-C at the terminal does not reach the child, so
-        we pass it on.
-        """
+        """Starts a child in its own session: we pass on the Ctrl-C at the terminal."""
         return subprocess.Popen(
             command,
             cwd=folder,
@@ -135,12 +124,9 @@ class Person:
         return self._run(f"cdk {command}", ["cdk", command, *arguments, "--no-version-reporting"])
 
     def _run(self, what: str, command: list[str]) -> list[str]:
-        environment = {
-            "CDK_HOME": str(self.state / "cdk-home"),
-            "CDK_DISABLE_CLI_TELEMETRY": "true",
-            "NO_COLOR": "1",
-        }
+        environment = {"CDK_HOME": str(self.state / "cdk-home"), "NO_COLOR": "1"}
         environment |= {"CDK_CI": "true", "CDK_NOTICES": "false"}
+        environment["CDK_DISABLE_CLI_TELEMETRY"] = "true"
         lines: deque[str] = deque(maxlen=10_000)
         pipes: dict[str, Any] = {
             "stdin": subprocess.DEVNULL,
@@ -169,12 +155,9 @@ class Person:
         if process.returncode == Exit.BAD_INPUT and what.startswith("paddle-aws"):
             raise BadInput(lines[-1])
         if process.returncode != 0:
+            failed = f"{what} failed with code {process.returncode}:"
             reasons = [line for line in lines if "_FAILED " in line][:5]
-            raise CommandError(
-                "\n".join(
-                    [f"{what} failed with code {process.returncode}:", *reasons, last_lines(lines)]
-                )
-            )
+            raise CommandError("\n".join([failed, *reasons, last_lines(lines)]))
         return list(lines)
 
 

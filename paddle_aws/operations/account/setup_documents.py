@@ -31,9 +31,8 @@ def documents(spec: ClusterSpec, outputs: ClusterOutputs) -> list[Object]:
         # (NVIDIA/dcgm-exporter#7).
         manifests += yaml_documents.template("dcgm_exporter.yaml")
     if any(group.efa for group in groups):
-        manifests += yaml_documents.template(
-            "efa_device_plugin.yaml", registry=_registry(spec.region)
-        )
+        registry = _registry(spec.region)
+        manifests += yaml_documents.template("efa_device_plugin.yaml", registry=registry)
     if spec.auto:
         if not outputs.auto_mode:
             raise BadInput(
@@ -89,10 +88,8 @@ def _node_pool(name: str, spec: ClusterSpec, machines: Object) -> list[Object]:
 def _volume(outputs: ClusterOutputs) -> dict[str, str]:
     """Returns the fields that deployers' volumes must have: those of the cluster's file system."""
     if outputs.file_system_mount_name:
-        attributes = {
-            "dnsname": outputs.file_system_dns_name,
-            "mountname": outputs.file_system_mount_name,
-        }
+        attributes = {"dnsname": outputs.file_system_dns_name}
+        attributes["mountname"] = outputs.file_system_mount_name
         return {
             "driver": "fsx.csi.aws.com",
             "handle": outputs.file_system_id,
@@ -113,7 +110,6 @@ def _registry(region: str) -> str:
     text = Path(__file__).with_name("eks_registries.yaml").read_text(encoding="utf-8")
     registries = yaml.load(text, Loader=yaml.BaseLoader)
     account = registries["accounts"].get(region, registries["others"])
-    domain = {"cn": "amazonaws.com.cn", "eusc": "amazonaws.eu"}.get(
-        region.partition("-")[0], "amazonaws.com"
-    )
+    domains = {"cn": "amazonaws.com.cn", "eusc": "amazonaws.eu"}
+    domain = domains.get(region.partition("-")[0], "amazonaws.com")
     return f"{account}.dkr.ecr.{region}.{domain}"

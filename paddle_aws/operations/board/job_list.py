@@ -5,7 +5,6 @@ alone. The page of a job below it mounts that job's folder when it is first open
 import re
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from threading import Lock
 from typing import Any
@@ -15,23 +14,15 @@ from paddle_node.volume.progress import Progress
 from paddle_aws.operations.board.job_page import JobPage
 from paddle_aws.operations.board.site import NOT_FOUND, Query, Response, json_answer, read_page_file
 from paddle_aws.operations.cluster.cluster_api import ClusterApi
+from paddle_aws.operations.jobs.objects.job_objects import JobState
 from paddle_aws.operations.jobs.progress import training_progress
 from paddle_aws.operations.jobs.progress.training_progress import Goodput
 from paddle_aws.operations.jobs.run import Run
-from paddle_aws.operations.jobs.watch.job_listing import list_jobs
-from paddle_aws.operations.jobs.watch.job_view import JobView
+from paddle_aws.operations.jobs.watch.job_view import JobView, list_jobs
 from paddle_aws.operations.options import LABEL
 
 CACHE_SECONDS = 3.0
 """Seconds for which a list is reused, so that several browsers cause one request to the cluster."""
-
-
-@dataclass(frozen=True)
-class Report:
-    """The log of trainer 0's newest pod."""
-
-    progress: Progress | None = None
-    goodput: Goodput | None = None
 
 
 class JobList:
@@ -45,7 +36,7 @@ class JobList:
         self._opening: dict[str, Lock] = {}
         self._volumes, self._lock = ExitStack(), Lock()
         self._document: tuple[float, dict[str, Any]] = (0.0, {})
-        self._final: dict[str, Report] = {}
+        self._final: dict[str, tuple[Progress | None, Goodput | None]] = {}
         """Reports of trainings that have ended, by the name of their Job."""
 
     def __enter__(self) -> "JobList":
@@ -99,10 +90,10 @@ class JobList:
 
     def _row(self, view: JobView) -> dict[str, Any]:
         training = None if view.cancelled else view.training
-        report = self._report(view) if training is not None else Report()
+        progress, goodput = self._reports(view, training)
         paid = training.seconds(datetime.now(UTC)) if training is not None else None
-        if report.goodput is not None:
-            paid = report.goodput.seconds  # Of earlier runs as well.
+        if goodput is not None:
+            paid = goodput.seconds  # Of earlier runs as well.
         usd = None
         if training is not None and paid is not None and self._usd_per_hour is not None:
             usd = round(self._usd_per_hour * training.completions * paid / 3600, 2)
@@ -113,21 +104,24 @@ class JobList:
             "reason": view.reason,
             "pods": training.completions if training else None,
             "processes": training.processes if training else None,
-            "loss": report.progress.as_json()["loss"] if report.progress else None,
-            "progress": str(report.progress) if report.progress else "",
-            "goodput": report.goodput.percent if report.goodput else None,
-            "slow": report.goodput.slow if report.goodput else "",
+            "loss": progress.as_json()["loss"] if progress else None,
+            "progress": str(progress) if progress else "",
+            "goodput": goodput.percent if goodput else None,
+            "slow": goodput.slow if goodput else "",
             "usd": usd,
             "seconds": paid,
             "created": job.created.timestamp() if job and job.created else None,
         }
 
-    def _report(self, view: JobView) -> Report:
-        training = view.training
-        assert training is not None
+    def _reports(
+        self, view: JobView, training: JobState | None
+    ) -> tuple[Progress | None, Goodput | None]:
+        """Returns the last reports of a training; None each without one."""
+        if training is None:
+            return None, None
         if training.object in self._final:
             return self._final[training.object]
-        report = Report(*training_progress.read_reports(self._cluster, self._namespace, view.pods))
+        found = training_progress.read_reports(self._cluster, self._namespace, view.pods)
         if training.ended:
-            self._final[training.object] = report
-        return report
+            self._final[training.object] = found
+        return found

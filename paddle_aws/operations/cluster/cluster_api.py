@@ -99,8 +99,7 @@ class ClusterApi:
 
     def get(self, path: str, **query: str) -> Object:
         """Returns the document at `path`."""
-        document: Object = json.loads(self.request("GET", path, query=query).data)
-        return document
+        return dict(json.loads(self.request("GET", path, query=query).data))
 
     def find(self, path: str, **query: str) -> Object | None:
         """Returns the document at `path`; None if there is none."""
@@ -113,13 +112,9 @@ class ClusterApi:
 
     def items(self, path: str, labels: str = "", fields: str = "") -> list[Object]:
         """Returns the items of a collection; none if the cluster does not know their kind."""
-        query = {
-            name: value
-            for name, value in (("labelSelector", labels), ("fieldSelector", fields))
-            if value
-        }
-        items: list[Object] = (self.find(path, **query) or {"items": []})["items"]
-        return items
+        query = {"labelSelector": labels, "fieldSelector": fields}
+        query = {name: value for name, value in query.items() if value}
+        return list((self.find(path, **query) or {"items": []})["items"])
 
     def path(self, document: Mapping[str, Any]) -> str:
         """Returns a document's API path. Raises NotInstalled if the cluster does not know its
@@ -136,12 +131,8 @@ class ClusterApi:
                 if "/" not in resource["name"]
             }
         if kind not in self._plurals[version]:
-            advice = reasons.first_sentence(
-                "unknown_kind",
-                version,
-                "install what defines it first, or take another setting in job.yaml",
-                aws=self.aws,
-            )
+            advice = "install what defines it first, or take another setting in job.yaml"
+            advice = reasons.first_sentence("unknown_kind", version, advice, aws=self.aws)
             raise NotInstalled(f"{kind} ({version}) is unknown to cluster {self.name}: {advice}")
         plural, namespaced = self._plurals[version][kind]
         metadata = document["metadata"]
@@ -152,25 +143,15 @@ class ClusterApi:
         """Applies a document server-side. Raises BadInput if somebody else owns a field that would
         change.
         """
-        query = {
-            "fieldManager": FIELD_MANAGER,
-            "fieldValidation": "Strict",
-            **({"dryRun": "All"} if dry_run else {}),
-        }
-        headers = {"Content-Type": "application/apply-patch+yaml"}
+        query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
+        query |= {"dryRun": "All"} if dry_run else {}
         what = f"{document['kind']} {document['metadata']['name']}"
         try:
-            self.request(
-                "PATCH",
-                self.path(document),
-                query=query,
-                headers=headers,
-                body=json.dumps(document).encode(),
-            )
+            self._send("PATCH", self.path(document), "apply-patch+yaml", document, query)
         except ApiError as error:
             if error.status == 409:
-                # Deleting the definition would delete all jobs of this kind in the cluster.
                 advice = "undo that, or delete the object"
+                # Deleting the definition would delete all jobs of this kind in the cluster.
                 if document["kind"] == "CustomResourceDefinition":
                     advice = (
                         "it belongs to another installation; set paddlejob.install_operator: "
@@ -187,13 +168,7 @@ class ClusterApi:
     def annotate(self, path: str, name: str, value: str) -> None:
         """Adds an annotation to an object, and changes nothing else of it."""
         body = {"metadata": {"annotations": {name: value}}}
-        self.request(
-            "PATCH",
-            path,
-            query={"fieldManager": FIELD_MANAGER},
-            headers={"Content-Type": "application/merge-patch+json"},
-            body=json.dumps(body).encode(),
-        )
+        self._send("PATCH", path, "merge-patch+json", body, {"fieldManager": FIELD_MANAGER})
 
     def delete(self, path: str) -> bool:
         """Deletes an object after everything that it owns, a Job after its pods; returns False if
@@ -201,12 +176,7 @@ class ClusterApi:
         """
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Foreground"}
         try:
-            self.request(
-                "DELETE",
-                path,
-                headers={"Content-Type": "application/json"},
-                body=json.dumps(body).encode(),
-            )
+            self._send("DELETE", path, "json", body, {})
         except ApiError as error:
             if error.status == 404:
                 return False
@@ -214,6 +184,12 @@ class ClusterApi:
         return True
 
     # Requests.
+
+    def _send(
+        self, method: str, path: str, kind: str, document: Object, query: Mapping[str, str]
+    ) -> None:
+        headers, body = {"Content-Type": f"application/{kind}"}, json.dumps(document).encode()
+        self.request(method, path, query=query, headers=headers, body=body)
 
     def lines(
         self, path: str, query: Mapping[str, str], read: float | None = None
@@ -265,12 +241,8 @@ class ClusterApi:
         }
         for renewed in (False, True):
             client = self._client
-            sent = {
-                "Accept": "application/json",
-                "Accept-Encoding": "gzip",
-                "User-Agent": "paddle-aws",
-                **(headers or {}),
-            }
+            sent = {"Accept": "application/json", "Accept-Encoding": "gzip"}
+            sent |= {"User-Agent": "paddle-aws", **(headers or {})}
             if bearer := client.configuration.auth_settings().get("BearerToken"):
                 sent[bearer["key"]] = bearer["value"]
             try:
@@ -354,9 +326,7 @@ class Outage:
 
 
 def _client(context: str | None) -> Any:
-    """Returns a new client for a kubeconfig's context. Raises Unreachable, which names what is
-    wrong in file or credential.
-    """
+    """Returns a new client for a kubeconfig's context. Raises Unreachable."""
     import yaml
     from kubernetes import config
     from kubernetes.config.config_exception import ConfigException
@@ -415,9 +385,7 @@ def kubeconfig() -> str:
 
 
 def _entry(context: str | None) -> Mapping[str, Any]:
-    """Returns the kubeconfig's entry of that context, or of the current one; empty if it cannot be
-    read.
-    """
+    """Returns the kubeconfig's entry of a context, or the current one; empty: unreadable."""
     from kubernetes import config
 
     with contextlib.suppress(Exception):

@@ -1,7 +1,6 @@
 """Puts Kubernetes' messages about faults into plain words, by the rules of reasons.yaml."""
 
 import re
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -12,11 +11,11 @@ def list_sentences(kind: str, message: str, *, aws: bool, **facts: str) -> list[
     """Returns the sentences of a kind's rules for a message, one for each distinct thing that a
     rule finds in it. `aws`: the cluster runs in AWS.
     """
-    reasons = [
-        _choose_sentence(sentence, aws).format(*map(shorten, match.groups("")), **facts)
-        for rule, sentence in _rules()[kind].items()
-        for match in re.finditer(rule, message, re.IGNORECASE | re.DOTALL)
-    ]
+    reasons = []
+    for rule, sentence in _rules()[kind].items():
+        text = sentence if isinstance(sentence, str) else sentence["aws" if aws else "elsewhere"]
+        for match in re.finditer(rule, message, re.IGNORECASE | re.DOTALL):
+            reasons.append(text.format(*map(shorten, match.groups("")), **facts))
     return list(dict.fromkeys(reasons))
 
 
@@ -27,16 +26,9 @@ def first_sentence(
     return next(iter(list_sentences(kind, message, aws=aws, **facts)), otherwise)
 
 
-def _choose_sentence(sentence: str | Mapping[str, str], aws: bool) -> str:
-    return sentence if isinstance(sentence, str) else sentence["aws" if aws else "elsewhere"]
-
-
 @cache
 def _rules() -> dict[str, dict[str, str | dict[str, str]]]:
-    rules: dict[str, dict[str, str | dict[str, str]]] = yaml.safe_load(
-        Path(__file__).with_name("reasons.yaml").read_text(encoding="utf-8")
-    )
-    return rules
+    return dict(yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")))
 
 
 def shorten(text: str, width: int = 240) -> str:

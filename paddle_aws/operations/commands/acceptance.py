@@ -18,6 +18,7 @@ from paddle_aws.stacks.cluster_spec import load_cluster
 PROJECT = Path(__file__).parents[3]
 
 
+@cli_errors("interrupted: nothing was deployed")
 def acceptance(
     max_usd: Annotated[
         float, typer.Option(min=0, help="Dollars after which it stops and destroys.")
@@ -57,40 +58,37 @@ def acceptance(
 
     Example: paddle-aws acceptance --max-usd 3
     """
-    with cli_errors("interrupted: nothing was deployed"):
-        if not (PROJECT / "cdk.json").is_file():
-            raise BadInput(f"{PROJECT} is an installed package: run this in a clone")
-        if gpu != bool(base):
-            raise BadInput(
-                "--gpu and --base belong together: docs/data.md says which bases there are"
-            )
-        place = (folder or Path(f"acceptance-{datetime.now(UTC):%Y%m%d-%H%M%S}")).absolute()
-        if place.exists():
-            raise BadInput(f"{place} is there already: name a new folder")
-        ContainerRuntime.find()
-        if shutil.which("aws") is None:
-            raise BadInput("the aws CLI is not on PATH, and gives the cluster's tokens: install it")
-        chosen = settings(region, reachable_from or own_address(), gpu=gpu)
-        place.mkdir(parents=True)
-        config = place / "cluster.yaml"
-        config.write_text(yaml.safe_dump(chosen, sort_keys=False))
-        with logged(place / "log.txt") as report:
-            person = Person(PROJECT, place, report)
-            try:
-                load_cluster(config)
-                if lock is None:
-                    lock = place / "prices.json"
-                    person.paddle_aws("lock", "prices", str(config), "--out", str(lock))
-                day = Acceptance(person, config, lock, max_usd, base)
-            except BaseException:
-                shutil.rmtree(place)
-                raise
-            receipt = day.run(say)
-        where = f"{place / 'receipt.json'}; each command's output is in {place / 'log.txt'}"
-        spent = receipt["usd"]["spent"]
-        if receipt["result"] == "interrupted":
-            quiet(say)(f"interrupted, about ${spent:.2f}: {where}")
-            raise SystemExit(Exit.INTERRUPTED)
-        if receipt["result"] != "passed":
-            raise Failed(f"{receipt['result']}, about ${spent:.2f}: {day.why}\n{where}")
-        say(f"passed, about ${spent:.2f}: {where}")
+    if not (PROJECT / "cdk.json").is_file():
+        raise BadInput(f"{PROJECT} is an installed package: run this in a clone")
+    if gpu != bool(base):
+        raise BadInput("--gpu and --base belong together: docs/data.md says which bases there are")
+    place = (folder or Path(f"acceptance-{datetime.now(UTC):%Y%m%d-%H%M%S}")).absolute()
+    if place.exists():
+        raise BadInput(f"{place} is there already: name a new folder")
+    ContainerRuntime.find()
+    if shutil.which("aws") is None:
+        raise BadInput("the aws CLI is not on PATH, and gives the cluster's tokens: install it")
+    chosen = settings(region, reachable_from or own_address(), gpu=gpu)
+    place.mkdir(parents=True)
+    config = place / "cluster.yaml"
+    config.write_text(yaml.safe_dump(chosen, sort_keys=False))
+    with logged(place / "log.txt") as report:
+        person = Person(PROJECT, place, report)
+        try:
+            load_cluster(config)
+            if lock is None:
+                lock = place / "prices.json"
+                person.paddle_aws("lock", "prices", str(config), "--out", str(lock))
+            day = Acceptance(person, config, lock, max_usd, base)
+        except BaseException:
+            shutil.rmtree(place)
+            raise
+        receipt = day.run(say)
+    where = f"{place / 'receipt.json'}; each command's output is in {place / 'log.txt'}"
+    spent = receipt["usd"]["spent"]
+    if receipt["result"] == "interrupted":
+        quiet(say)(f"interrupted, about ${spent:.2f}: {where}")
+        raise SystemExit(Exit.INTERRUPTED)
+    if receipt["result"] != "passed":
+        raise Failed(f"{receipt['result']}, about ${spent:.2f}: {day.why}\n{where}")
+    say(f"passed, about ${spent:.2f}: {where}")

@@ -11,7 +11,8 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from paddle_aws.operations.account.locks.locked_prices import node_hour
+from paddle_aws.operations import options
+from paddle_aws.operations.account.locks.lock_file import node_hour
 from paddle_aws.operations.board.comparison import Comparison
 from paddle_aws.operations.board.job_list import JobList
 from paddle_aws.operations.board.job_page import JobPage
@@ -20,22 +21,15 @@ from paddle_aws.operations.cluster.cluster_api import ClusterApi
 from paddle_aws.operations.errors import BadInput, cli_errors
 from paddle_aws.operations.jobs.backend import Backend, choose_backend, is_rehearsal
 from paddle_aws.operations.jobs.volume.access import Volume
-from paddle_aws.operations.options import (
-    DEFAULT,
-    DEFAULT_NAMESPACE,
-    Context,
-    Namespace,
-    OfRehearsal,
-    OptionalJobArguments,
-)
 from paddle_aws.operations.screen import say
 
 KEEP_ALIVE_INTERVAL = 30.0
 """Seconds between two requests that keep the inspection pod alive while no page is open."""
 
 
+@cli_errors("the board is closed")
 def board(
-    jobs: OptionalJobArguments = None,
+    jobs: options.OptionalJobArguments = None,
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port of this machine; 0: any that is free.")
     ] = 0,
@@ -44,9 +38,9 @@ def board(
         bool,
         typer.Option("--evaluate", help="Measure the newest pass on the held-out records first."),
     ] = False,
-    rehearsal: OfRehearsal = None,
-    namespace: Namespace = None,
-    context: Context = None,
+    rehearsal: options.OfRehearsal = None,
+    namespace: options.Namespace = None,
+    context: options.Context = None,
 ) -> None:
     """Show a job in the browser: metrics, pods and their logs, attempts, where the time went.
 
@@ -61,30 +55,31 @@ def board(
 
     Example: paddle-aws board news-lr3 news-lr4
     """
-    with cli_errors("the board is closed"):
-        resources.files("plotly")  # Refuses at once where the extra that brings it is missing.
-        if not jobs and not is_rehearsal(namespace, context, rehearsal):
-            if evaluate:
-                raise BadInput("--evaluate measures one job: name it: `paddle-aws board JOB`")
-            where = namespace or DEFAULT_NAMESPACE
-            with JobList(ClusterApi(context, say), where, node_hour()) as listed:
-                serve(listed, f"the jobs of namespace {where} are shown", port, browser)
-        if evaluate and len(jobs or ()) > 1:
-            raise BadInput("--evaluate measures one job: name one")
-        if len(jobs or ()) > 1:
-            with ExitStack() as volumes:
-                chosen = [choose_backend(job, namespace, context, rehearsal) for job in jobs or ()]
-                pairs = list[tuple[Backend, Volume]]()
-                for backend in chosen:
-                    folder: AbstractContextManager[Volume] = backend.volume()
-                    pairs.append((backend, volumes.enter_context(folder)))
-                names = ", ".join(backend.name for backend in chosen)
-                serve(Comparison(pairs), f"{names} are shown", port, browser)
-        run = choose_backend(jobs[0] if jobs else DEFAULT, namespace, context, rehearsal)
-        score = run.evaluate().model_dump(by_alias=True) if evaluate else None
-        with run.volume() as volume:
-            page = JobPage(run, volume, score, node_hour())
-            serve(page, f"{run.name} is shown", port, browser)
+    resources.files("plotly")  # Refuses at once where the extra that brings it is missing.
+    jobs = jobs or []
+    if not jobs and not is_rehearsal(namespace, context, rehearsal):
+        if evaluate:
+            raise BadInput("--evaluate measures one job: name it: `paddle-aws board JOB`")
+        where = namespace or options.DEFAULT_NAMESPACE
+        with JobList(ClusterApi(context, say), where, node_hour()) as listed:
+            serve(listed, f"the jobs of namespace {where} are shown", port, browser)
+    if evaluate and len(jobs) > 1:
+        raise BadInput("--evaluate measures one job: name one")
+    names = jobs or [options.DEFAULT]
+    chosen = [choose_backend(name, namespace, context, rehearsal) for name in names]
+    if len(jobs) > 1:
+        with ExitStack() as stack:
+            pairs = list[tuple[Backend, Volume]]()
+            for job in chosen:
+                folder: AbstractContextManager[Volume] = job.volume()
+                pairs.append((job, stack.enter_context(folder)))
+            title = f"{', '.join(job.name for job in chosen)} are shown"
+            serve(Comparison(pairs), title, port, browser)
+    (run,) = chosen
+    score = run.evaluate().model_dump(by_alias=True) if evaluate else None
+    with run.volume() as volume:
+        page = JobPage(run, volume, score, node_hour())
+        serve(page, f"{run.name} is shown", port, browser)
 
 
 def serve(page: Page, title: str, port: int, browser: bool) -> NoReturn:

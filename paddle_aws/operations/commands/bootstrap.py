@@ -2,18 +2,21 @@
 deployer.
 """
 
+import json
 import re
+import subprocess
+import sys
 import tempfile
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
-from paddle_aws.operations.account.aws import check_account, client
-from paddle_aws.operations.account.cdk_command import cdk
-from paddle_aws.operations.account.deployer_policies import compile_policies, put_policy
+from paddle_aws.operations.account.aws import cdk, client, load_deployable
 from paddle_aws.operations.errors import BadInput, Failed
 from paddle_aws.operations.options import CLUSTER, Config
-from paddle_aws.stacks.cluster_spec import POLICY_PATH, load_cluster
+from paddle_aws.operations.screen import say
+from paddle_aws.stacks.cluster_spec import POLICY_PATH
 
 ACCOUNTS = re.compile(r"\d{12}(,\d{12})*")
 
@@ -47,8 +50,7 @@ def bootstrap(
 
     Example: paddle-aws bootstrap --trust 123456789012
     """
-    spec = load_cluster(config)
-    check_account(spec.account, spec.region)
+    spec = load_deployable(config)
     if trust is not None and not ACCOUNTS.fullmatch(trust):
         raise BadInput(
             f"--trust is {trust}: allowed are account numbers of 12 digits, with commas between"
@@ -65,13 +67,13 @@ def bootstrap(
         )
     # Before the first request to AWS: settings from which no policies can be made change
     # nothing.
-    policies = compile_policies(config) if spec.deployment_policies else {}
+    policies = _compile_policies(config) if spec.deployment_policies else {}
     _, partition, _, _, account, _ = (
         client("sts", spec.region).get_caller_identity()["Arn"].split(":", 5)
     )
     policies_arn = f"arn:{partition}:iam::{account}:policy{POLICY_PATH}"
     for name, document in policies.items():
-        put_policy(client("iam", spec.region), policies_arn, name, document)
+        _put_policy(client("iam", spec.region), policies_arn, name, document)
     names = [name for name in policies if name.startswith(f"{spec.policy_prefix}-deploy-")]
     policy_arns = (
         ",".join(policies_arn + name for name in names)
@@ -83,12 +85,7 @@ def bootstrap(
         # cdk puts those that it is given in place of the earlier ones.
         others = dict.fromkeys([*_trusted(toolkit, spec.region), *trust.split(",")])
         command += [word for other in others for word in ("--trust", other)]
-    command += [
-        "--toolkit-stack-name",
-        toolkit,
-        "--cloudformation-execution-policies",
-        policy_arns,
-    ]
+    command += ["--toolkit-stack-name", toolkit, "--cloudformation-execution-policies", policy_arns]
     boundary = permissions_boundary
     if spec.deployment_policies:
         boundary = f"{spec.deployment_policies}-bootstrap"
@@ -115,3 +112,30 @@ def _trusted(stack: str, region: str) -> list[str]:
         return []  # There is no such stack yet.
     given = {row["ParameterKey"]: row["ParameterValue"] for row in toolkit.get("Parameters", ())}
     return [account for account in given.get("TrustedAccounts", "").split(",") if account]
+
+
+def _compile_policies(config: Path) -> dict[str, dict[str, Any]]:
+    """Returns the policies by name; a separate process makes them from the templates."""
+    with tempfile.TemporaryDirectory() as out:
+        # -P: without a folder on the path in which files may have the names of our libraries.
+        command = [sys.executable, "-P", "-m", "paddle_aws.stacks.deployment_policy"]
+        command += ["--config", str(config.resolve()), "--out", out]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise (BadInput if done.returncode == 2 else Failed)(done.stderr.strip())
+        files = sorted(Path(out).iterdir())
+        return {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in files}
+
+
+def _put_policy(iam: Any, prefix: str, name: str, document: dict[str, Any]) -> None:
+    """Creates a policy, or a new version of it."""
+    text = json.dumps(document, separators=(",", ":"))
+    try:
+        iam.create_policy(PolicyName=name, Path=prefix.partition(":policy")[2], PolicyDocument=text)
+    except iam.exceptions.EntityAlreadyExistsException:
+        # IAM keeps at most five versions.
+        for version in iam.list_policy_versions(PolicyArn=prefix + name)["Versions"]:
+            if not version["IsDefaultVersion"]:
+                iam.delete_policy_version(PolicyArn=prefix + name, VersionId=version["VersionId"])
+        iam.create_policy_version(PolicyArn=prefix + name, PolicyDocument=text, SetAsDefault=True)
+    say(f"made {prefix}{name}")

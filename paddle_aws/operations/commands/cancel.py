@@ -6,6 +6,7 @@ from paddle_aws.operations.options import DEFAULT, Context, JobArgument, Namespa
 from paddle_aws.operations.screen import say
 
 
+@cli_errors("interrupted: the pods may still be ending")
 def cancel(
     job: JobArgument = DEFAULT,
     rehearsal: OfRehearsal = None,
@@ -19,11 +20,7 @@ def cancel(
 
     Example: paddle-aws cancel quick-start
     """
-    with cli_errors("interrupted: the pods may still be ending"):
-        run = choose_backend(job, namespace, context, rehearsal)
-        ended = run.cancel()
-        say(
-            f"job {run.name} is ended ({', '.join(ended)})"
-            if ended
-            else f"job {run.name} does not run: nothing to end"
-        )
+    run = choose_backend(job, namespace, context, rehearsal)
+    ended = run.cancel()
+    done = f"is ended ({', '.join(ended)})" if ended else "does not run: nothing to end"
+    say(f"job {run.name} {done}")

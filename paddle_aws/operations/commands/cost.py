@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from paddle_aws.operations.account.cost_items import LEFT_OUT, estimate, items
-from paddle_aws.operations.account.locks.locked_prices import PRICES, read_prices
+from paddle_aws.operations.account.locks.lock_file import PRICES, read_prices
 from paddle_aws.operations.errors import BadInput
 from paddle_aws.operations.options import CLUSTER, Config, Json
 from paddle_aws.operations.screen import echo, print_json, print_table, say
@@ -45,13 +45,10 @@ def cost(
         read = {name: locked[name] for name in ("read", "source", "region")}
         print_json({**read, "hours": hours, "items": rows, **sums})
         return
-    shown = [
-        (row["usd"] or "unknown", _dollars(row["month_usd"]), _dollars(row["run_usd"]))
-        for row in rows
-    ]
-    lines = [
-        (row["what"], f"{row['count']:g}", *sums) for row, sums in zip(rows, shown, strict=True)
-    ]
+    lines = []
+    for row in rows:
+        dollars = _dollars(row["month_usd"]), _dollars(row["run_usd"])
+        lines.append((row["what"], f"{row['count']:g}", row["usd"] or "unknown", *dollars))
     columns = ("WHAT", "COUNT", "USD EACH", "USD A MONTH", f"USD IN {hours:g} H")
     print_table(columns, lines, right=columns[1:], folds="WHAT")
     some = "at least " if unknown else ""
@@ -61,12 +58,8 @@ def cost(
     )
     say(f"list prices of {spec.region}, read {locked['read']} ({locked['source']})")
     if unknown:
-        spot = (
-            "; spot prices are read with AWS credentials alone"
-            if any("spot" in item_name for item_name in unknown)
-            else ""
-        )
-        say(f"unknown: {', '.join(unknown)}{spot}")
+        spot = "; spot prices are read with AWS credentials alone"
+        say(f"unknown: {', '.join(unknown)}{spot * any('spot' in what for what in unknown)}")
     say(f"left out: {LEFT_OUT}")
 
 

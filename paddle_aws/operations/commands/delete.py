@@ -7,11 +7,12 @@ import typer
 from paddle_aws.operations.cluster.cluster_api import ClusterApi
 from paddle_aws.operations.errors import BadInput, cli_errors
 from paddle_aws.operations.jobs import removal
-from paddle_aws.operations.jobs.job_argument import resolve_job
+from paddle_aws.operations.jobs.job_source import resolve_job
 from paddle_aws.operations.options import DEFAULT, Context, JobArgument, Namespace
 from paddle_aws.operations.screen import say
 
 
+@cli_errors("interrupted: some of the job's objects may be gone; run it again to remove the rest")
 def delete(
     job: JobArgument = DEFAULT,
     force: Annotated[
@@ -27,23 +28,17 @@ def delete(
 
     Example: paddle-aws delete quick-start
     """
-    with cli_errors(
-        "interrupted: some of the job's objects may be gone; run it again to remove the rest"
-    ):
-        which = resolve_job(job, namespace)
-        cluster = ClusterApi(context, say)
-        running = removal.list_running(cluster, which.name, which.namespace)
-        if running and not force:
-            raise BadInput(
-                f"job {which.name} runs ({', '.join(running)}): cancel it first, or give --force"
-            )
-        removal.end_running(cluster, which.name, which.namespace)
-        gone = removal.remove_all(cluster, which.name, which.namespace)
-        if not gone:
-            raise BadInput(
-                f"there is no job {which.name} in namespace {which.namespace}: nothing to delete"
-            )
-        say(
-            f"deleted {len(gone)} objects: {', '.join(gone)}; folder {which.name}/ stays on the "
-            "volume"
+    which = resolve_job(job, namespace)
+    cluster = ClusterApi(context, say)
+    running = removal.list_running(cluster, which.name, which.namespace)
+    if running and not force:
+        raise BadInput(
+            f"job {which.name} runs ({', '.join(running)}): cancel it first, or give --force"
         )
+    removal.end_running(cluster, which.name, which.namespace)
+    gone = removal.remove_all(cluster, which.name, which.namespace)
+    if not gone:
+        raise BadInput(
+            f"there is no job {which.name} in namespace {which.namespace}: nothing to delete"
+        )
+    say(f"deleted {len(gone)} objects: {', '.join(gone)}; folder {which.name}/ stays on the volume")

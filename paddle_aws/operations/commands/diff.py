@@ -9,21 +9,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from paddle_aws.operations.account.aws import check_account, list_all
-from paddle_aws.operations.account.cdk_command import cdk
+from paddle_aws.operations.account.aws import cdk, list_all, load_deployable
 from paddle_aws.operations.account.checks.account_checks import AccountChecks
 from paddle_aws.operations.account.checks.version_checks import refused_step
 from paddle_aws.operations.account.cluster_account import outputs_of
 from paddle_aws.operations.account.protection import HOLDS_DATA, IN_USE, SET_BACK
-from paddle_aws.operations.errors import (
-    BadInput,
-    Failed,
-    OperationError,
-    translate_errors,
-)
+from paddle_aws.operations.errors import BadInput, Failed, OperationError, translate_errors
 from paddle_aws.operations.options import CLUSTER, Config, Json
 from paddle_aws.operations.screen import print_json, print_table, say
-from paddle_aws.stacks.cluster_spec import load_cluster
 
 NAME = "paddle-aws-diff"
 DELETED = ": deleted with it; to keep it, set `retain: true` and deploy first"
@@ -76,10 +69,7 @@ class Loss(NamedTuple):
     what: str
 
 
-def diff(
-    config: Config = CLUSTER,
-    json: Json = False,
-) -> None:
+def diff(config: Config = CLUSTER, json: Json = False) -> None:
     """Name each resource that `cdk deploy` would replace or remove, and the data that would be lost
     with it.
 
@@ -89,8 +79,7 @@ def diff(
 
     Example: paddle-aws diff && cdk deploy --all --outputs-file outputs.json
     """
-    spec = load_cluster(config)
-    check_account(spec.account, spec.region)
+    spec = load_deployable(config)
     account = AccountChecks(spec)
     deployed = [stack["StackName"] for stack in account.deployed_stacks]
     if not deployed:
@@ -149,20 +138,12 @@ def _describe_first_deploy(account: AccountChecks) -> None:
 
 
 def _find_left_behind(account: AccountChecks) -> Loss | None:
-    """Returns the stack of a budget that is no longer in the settings, and says how to delete
-    it.
-    """
+    """Returns the stack of a budget that is no longer set, and says how to delete it."""
     spec = account.spec
-    watch = next(
-        (
-            stack["StackName"]
-            for stack in account.deployed_stacks
-            if "DashboardName" in outputs_of(stack)
-        ),
-        None,
-    )
-    if spec.budget or watch is None:
+    stacks = [stack for stack in account.deployed_stacks if "DashboardName" in outputs_of(stack)]
+    if spec.budget or not stacks:
         return None
+    watch = stacks[0]["StackName"]
     delete = f"aws cloudformation delete-stack --stack-name {watch} --region {spec.region}"
     say(
         f"cluster.yaml has no budget, and `cdk deploy` leaves {watch} and its alarms "
@@ -324,20 +305,13 @@ def _service_range(resources: Mapping[str, Any], name: str) -> object:
 def _sooner_expiries(
     stack: str, before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> Iterator[Loss]:
-    """Yields the buckets and repositories whose lifecycle rules will delete what they keep
-    today.
-    """
+    """Yields what has lifecycle rules that will delete what they keep today."""
     for name in before.keys() & after.keys():
         then = _expiry(after[name])
         for what, number in _expiry(before[name]).items():
             if then.get(what, number) < number:
-                yield Loss(
-                    stack,
-                    name,
-                    after[name]["Type"],
-                    "expires sooner",
-                    what.format(then[what], number),
-                )
+                text = what.format(then[what], number)
+                yield Loss(stack, name, after[name]["Type"], "expires sooner", text)
 
 
 def _list_replaceable(changes: list[dict[str, Any]]) -> set[str]:
@@ -371,9 +345,7 @@ def _may_replace(detail: dict[str, Any], replaceable: set[str]) -> bool:
 
 
 def _expiry(resource: dict[str, Any]) -> dict[str, int]:
-    """Returns the limits beyond which a bucket or repository deletes by itself, by the sentence
-    that compares a new limit with today's.
-    """
+    """Returns after how much a resource deletes by itself, by the sentence that compares it."""
     properties = resource.get("Properties", {})
     numbers = {}
     for rule in properties.get("LifecycleConfiguration", {}).get("Rules", ()):

@@ -1,19 +1,17 @@
 """`paddle-aws doctor`: what is wrong, before it costs money or time."""
 
-from dataclasses import asdict
 from itertools import groupby
 from typing import Annotated
 
 import typer
 
-from paddle_aws.operations.account.aws import check_account
+from paddle_aws.operations.account.aws import load_deployable
 from paddle_aws.operations.account.check import Finding, run
 from paddle_aws.operations.account.checks.account_checks import AccountChecks
 from paddle_aws.operations.account.checks.deployed_checks import DeployedChecks
 from paddle_aws.operations.errors import BadInput, Failed, Unreachable
 from paddle_aws.operations.options import CLUSTER, Config, Json
 from paddle_aws.operations.screen import print_json, print_table, say
-from paddle_aws.stacks.cluster_spec import load_cluster
 
 
 def doctor(
@@ -40,8 +38,7 @@ def doctor(
 
     Example: paddle-aws doctor --destroy && cdk destroy --all
     """
-    spec = load_cluster(config)
-    check_account(spec.account, spec.region)
+    spec = load_deployable(config)
     if fix and destroy:
         raise BadInput("--fix prepares a deploy: leave out --destroy")
     account = AccountChecks(spec, fix=fix)
@@ -50,7 +47,7 @@ def doctor(
     checks = deployed.destroy() if destroy else [*account.list_checks(), *ready]
     findings = run(checks)
     if json:
-        print_json([asdict(finding) for finding in findings])
+        print_json([finding._asdict() for finding in findings])
     else:
         groups = groupby(findings, lambda finding: (finding.state, finding.text))
         print_table(("CHECK", "STATE", "WHAT"), [_row(list(alike)) for _, alike in groups])
@@ -67,8 +64,8 @@ def doctor(
 
 def _row(alike: list[Finding]) -> tuple[str, str, str]:
     """Returns the line of one finding, or of several that say the same, as without credentials."""
+    _, state, text = alike[0]
     names = list(dict.fromkeys(finding.check for finding in alike))
-    check, about = (
-        (names[0], "") if len(names) == 1 else (f"{len(names)} checks", f" ({', '.join(names)})")
-    )
-    return check, alike[0].state, alike[0].text + about
+    if len(names) == 1:
+        return names[0], state, text
+    return f"{len(names)} checks", state, f"{text} ({', '.join(names)})"

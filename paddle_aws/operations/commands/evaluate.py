@@ -2,25 +2,19 @@
 training.
 """
 
+from paddle_aws.operations import options
 from paddle_aws.operations.errors import cli_errors
 from paddle_aws.operations.jobs.backend import choose_backend
-from paddle_aws.operations.options import (
-    DEFAULT,
-    Context,
-    JobArgument,
-    Json,
-    Namespace,
-    OfRehearsal,
-)
 from paddle_aws.operations.screen import echo, print_json
 
 
+@cli_errors("interrupted: the evaluation's Job is removed, or ends on its own")
 def evaluate(
-    job: JobArgument = DEFAULT,
-    rehearsal: OfRehearsal = None,
-    namespace: Namespace = None,
-    context: Context = None,
-    json: Json = False,
+    job: options.JobArgument = options.DEFAULT,
+    rehearsal: options.OfRehearsal = None,
+    namespace: options.Namespace = None,
+    context: options.Context = None,
+    json: options.Json = False,
 ) -> None:
     """Measure a trained model on the held-out records, and compare it with the best constant
     answer.
@@ -30,13 +24,12 @@ def evaluate(
 
     Example: paddle-aws evaluate quick-start
     """
-    with cli_errors("interrupted: the evaluation's Job is removed, or ends on its own"):
-        evaluation = choose_backend(job, namespace, context, rehearsal).evaluate()
-        if json:
-            print_json(evaluation.model_dump(by_alias=True))
-            return
-        echo(
-            f"{evaluation.metric} {evaluation.value:.3f} of pass {evaluation.number}, on "
-            f"{evaluation.records:,} records that no trainer saw"
-        )
-        echo(f"{evaluation.baseline_of}: {evaluation.baseline:.3f}")
+    evaluation = choose_backend(job, namespace, context, rehearsal).evaluate()
+    if json:
+        print_json(evaluation.model_dump(by_alias=True))
+        return
+    echo(
+        f"{evaluation.metric} {evaluation.value:.3f} of pass {evaluation.number}, on "
+        f"{evaluation.records:,} records that no trainer saw"
+    )
+    echo(f"{evaluation.baseline_of}: {evaluation.baseline:.3f}")

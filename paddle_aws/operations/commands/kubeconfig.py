@@ -8,16 +8,15 @@ from urllib.parse import urlsplit
 
 import typer
 
-from paddle_aws.operations.account.access import eks, team_secret
 from paddle_aws.operations.account.access import tunnel as tunnels
-from paddle_aws.operations.account.access.team_secret import Team
-from paddle_aws.operations.account.aws import check_account
+from paddle_aws.operations.account.access.entries import Team, eks_entry, team_entry
+from paddle_aws.operations.account.aws import load_deployable
 from paddle_aws.operations.cluster import cluster_api, kubeconfig_file
 from paddle_aws.operations.cluster.kubeconfig_file import Entry
 from paddle_aws.operations.errors import BadInput, cli_errors
 from paddle_aws.operations.options import CLUSTER, Config
 from paddle_aws.operations.screen import say
-from paddle_aws.stacks.cluster_spec import ClusterSpec, load_cluster
+from paddle_aws.stacks.cluster_spec import ClusterSpec
 
 
 def kubeconfig(
@@ -64,17 +63,13 @@ def kubeconfig(
     with cli_errors(
         "the tunnel is closed" if tunnel else "interrupted: the kubeconfig is as it was"
     ):
-        spec = load_cluster(config)
-        check_account(spec.account, spec.region)
+        spec = load_deployable(config)
         entry, public = _entry(spec, team)
         path = file or Path(cluster_api.kubeconfig().split(":")[0])
         if tunnel and not spec.cluster.has_tunnel:
-            whose = (
-                "its endpoint is public"
-                if public
-                else "its endpoint is private: set cluster.tunnel true and deploy"
-            )
-            raise BadInput(f"cluster {spec.name} has no tunnel: {whose}")
+            private = "private: set cluster.tunnel true and deploy"
+            endpoint = "public" if public else private
+            raise BadInput(f"cluster {spec.name} has no tunnel: its endpoint is {endpoint}")
         if not tunnel:
             context = kubeconfig_file.merge(path, entry, alias)
             say(f"{path} has the context {context}, and it is the current one")
@@ -90,11 +85,11 @@ def kubeconfig(
 def _entry(spec: ClusterSpec, team: Team | None) -> tuple[Entry, bool]:
     """Returns the cluster's entry, and whether its endpoint is public."""
     if spec.cluster.self_managed:
-        entry = team_secret.team_entry(spec.name, spec.region, team or "operator")
+        entry = team_entry(spec.name, spec.region, team or "operator")
         return entry, bool(spec.cluster.public_access_from)
     if shutil.which("aws") is None:
         say("the aws CLI is not on PATH, and gives kubectl and paddle-aws their tokens: install it")
-    return eks.entry(spec, team)
+    return eks_entry(spec, team)
 
 
 def _hold_tunnel(spec: ClusterSpec, entry: Entry, path: Path, alias: str | None, port: int) -> None:

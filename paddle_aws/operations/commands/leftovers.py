@@ -3,17 +3,13 @@
 from dataclasses import asdict
 
 from paddle_aws.operations.account import account_search
-from paddle_aws.operations.account.aws import check_account
+from paddle_aws.operations.account.aws import load_deployable
 from paddle_aws.operations.errors import Failed, Unreachable
 from paddle_aws.operations.options import CLUSTER, Config, Json
 from paddle_aws.operations.screen import print_json, print_table, say
-from paddle_aws.stacks.cluster_spec import load_cluster
 
 
-def leftovers(
-    config: Config = CLUSTER,
-    json: Json = False,
-) -> None:
+def leftovers(config: Config = CLUSTER, json: Json = False) -> None:
     """List everything in the account that carries this cluster's tags or names, with the command
     that removes each.
 
@@ -23,20 +19,14 @@ def leftovers(
 
     Example: cdk destroy --all && paddle-aws leftovers
     """
-    spec = load_cluster(config)
-    check_account(spec.account, spec.region)
+    spec = load_deployable(config)
     left, unasked = account_search.search(spec)
     if json:
         print_json({"left": [asdict(leftover) for leftover in left], "not_asked": unasked})
     elif left:
         rows = [
-            (
-                leftover.service,
-                leftover.id,
-                leftover.expected or leftover.problem or "unexpected",
-                leftover.command,
-            )
-            for leftover in left
+            (it.service, it.id, it.expected or it.problem or "unexpected", it.command)
+            for it in left
         ]
         print_table(("SERVICE", "WHAT", "WHY", "REMOVE IT WITH"), rows)
     for reason, names in unasked.items():
@@ -59,7 +49,5 @@ def leftovers(
             "it, and nothing else is left"
         )
     else:
-        say(
-            f"nothing of cluster {spec.name} is left in {spec.region}"
-            + (" but what is kept on purpose" if left else "")
-        )
+        kept = " but what is kept on purpose" if left else ""
+        say(f"nothing of cluster {spec.name} is left in {spec.region}{kept}")

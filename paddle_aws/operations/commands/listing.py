@@ -8,8 +8,7 @@ import typer
 from paddle_aws.operations.cluster.cluster_api import ClusterApi
 from paddle_aws.operations.jobs import rehearsal_backend
 from paddle_aws.operations.jobs.backend import is_rehearsal
-from paddle_aws.operations.jobs.watch.job_listing import creation_time, list_jobs
-from paddle_aws.operations.jobs.watch.job_view import JobView
+from paddle_aws.operations.jobs.watch.job_view import JobView, creation_time, list_jobs
 from paddle_aws.operations.options import DEFAULT_NAMESPACE, Context, Json, Namespace, OfRehearsal
 from paddle_aws.operations.screen import age, print_json, print_table, say, span
 
@@ -52,12 +51,5 @@ def _row(view: JobView, everywhere: bool) -> tuple[str, ...]:
     job = None if view.cancelled else view.training or view.data
     done = f"{job.succeeded}/{job.completions}" if job is not None else ""
     ran = span(job.seconds(datetime.now(UTC))) if job is not None else ""
-    return (
-        view.name,
-        view.phase,
-        done,
-        ran,
-        age(creation_time(view)),
-        view.namespace if everywhere else "",
-        view.reason,
-    )
+    namespace = view.namespace if everywhere else ""
+    return view.name, view.phase, done, ran, age(creation_time(view)), namespace, view.reason

@@ -1,8 +1,4 @@
-"""`paddle-aws lock add-ons`: writes the versions that EKS names to a dated file.
-
-Promises: the file has a version only if EKS names exactly that one as the default for the
-Kubernetes version, and a release of a node image only if Parameter Store recommends it.
-"""
+"""`paddle-aws lock add-ons`: writes the versions that EKS names to a dated file."""
 
 from pathlib import Path
 
@@ -32,12 +28,10 @@ def lock(config: Config = CLUSTER, out: Out = ADD_ONS) -> None:
     Example: paddle-aws lock add-ons && cdk diff
     """
     spec = load_cluster(config)
-    region, current = (
-        spec.region,
-        {spec.cluster.version} if not spec.cluster.self_managed else {},
-    )
+    region = spec.region
     eks, ssm = client("eks", region), client("ssm", region)
-    versions = sorted({*KUBERNETES_VERSIONS, *current})
+    own = () if spec.cluster.self_managed else (spec.cluster.version,)
+    versions = sorted({*KUBERNETES_VERSIONS, *own})
     read = {version: defaults(eks, version, ADDONS) for version in versions}
     if not any(read.values()):
         raise Failed(
@@ -45,14 +39,9 @@ def lock(config: Config = CLUSTER, out: Out = ADD_ONS) -> None:
         )
     read = {version: {**add_ons, **releases(ssm, version)} for version, add_ons in read.items()}
     write(out, ADD_ONS_SOURCE, {"region": region, "versions": read})
-    unknown = [
-        f"{name} for {key}"
-        for key, add_ons in read.items()
-        for name in (*ADDONS, *NODE_IMAGES)
-        if name not in add_ons
-    ]
-    count = sum(map(len, read.values()))
-    say(
-        f"{count} versions are in {out}"
-        + (f"; EKS names no default of {', '.join(sorted(unknown))}" if unknown else "")
-    )
+    unknown = list[str]()
+    for version, add_ons in read.items():
+        lacking = [name for name in (*ADDONS, *NODE_IMAGES) if name not in add_ons]
+        unknown += [f"{name} for {version}" for name in lacking]
+    rest = f"; EKS names no default of {', '.join(sorted(unknown))}" if unknown else ""
+    say(f"{sum(map(len, read.values()))} versions are in {out}{rest}")

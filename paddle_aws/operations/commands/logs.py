@@ -6,19 +6,12 @@ from typing import Annotated, Literal
 
 import typer
 
+from paddle_aws.operations import options
 from paddle_aws.operations.errors import BadInput, cli_errors
 from paddle_aws.operations.jobs.backend import Backend, choose_backend
 from paddle_aws.operations.jobs.volume.access import BLOCK, Volume
 from paddle_aws.operations.jobs.watch import log_stream
 from paddle_aws.operations.jobs.watch.log_stream import PodLine, PodSelection
-from paddle_aws.operations.options import (
-    DEFAULT,
-    Context,
-    JobArgument,
-    Namespace,
-    OfRehearsal,
-    job_arguments,
-)
 from paddle_aws.operations.screen import say
 
 TAIL_FACTOR = 50
@@ -27,8 +20,9 @@ others.
 """
 
 
+@cli_errors("interrupted: the job keeps running")
 def logs(
-    job: JobArgument = DEFAULT,
+    job: options.JobArgument = options.DEFAULT,
     rank: Annotated[
         str, typer.Option("--rank", "-r", help="all, a trainer id, or several: 0-3, 0,2.")
     ] = "all",
@@ -57,9 +51,9 @@ def logs(
             help="Also show what Paddle and brpc write about themselves, as --json does.",
         ),
     ] = False,
-    rehearsal: OfRehearsal = None,
-    namespace: Namespace = None,
-    context: Context = None,
+    rehearsal: options.OfRehearsal = None,
+    namespace: options.Namespace = None,
+    context: options.Context = None,
     json: Annotated[
         bool, typer.Option("--json", help="A JSON object a line: time, pod, rank, text.")
     ] = False,
@@ -72,34 +66,31 @@ def logs(
 
     Example: paddle-aws logs quick-start --rank 0 --follow
     """
-    with cli_errors("interrupted: the job keeps running"):
-        chosen = PodSelection(log_stream.parse_ranks(rank), of)
-        if volume is not None and (follow or of != "training"):
-            raise BadInput(
-                f"--volume is {volume}: it reads what is there; leave --follow and --of out"
-            )
-        where = choose_backend(job, namespace, context, rehearsal)
-        show = log_stream.Printer(json, verbose)
-        if volume is not None:
-            _show_volume_logs(where, volume, chosen.ranks, tail, show)
-            show.end()
-            return
-        # A mistyped name is refused at once.
-        where.status()
-        if follow:
-            last = where.follow(chosen, tail, show)
-            show.end()
-            if last.phase == "failed":
-                say(f"job {where.name} failed: {last.reason}")
-            return
-        for line in _read_written(where, chosen, tail, show):
-            show(line)
+    chosen = PodSelection(log_stream.parse_ranks(rank), of)
+    if volume is not None and (follow or of != "training"):
+        raise BadInput(f"--volume is {volume}: it reads what is there; leave --follow and --of out")
+    where = choose_backend(job, namespace, context, rehearsal)
+    show = log_stream.Printer(json, verbose)
+    if volume is not None:
+        _show_volume_logs(where, volume, chosen, tail, show)
         show.end()
-        if not show.shown and not show.left_out:
-            say(
-                "no pod has written anything yet: `paddle-aws status "
-                f"{job_arguments(where.name, where.namespace)}` says why"
-            )
+        return
+    # A mistyped name is refused at once.
+    where.status()
+    if follow:
+        last = where.follow(chosen, tail, show)
+        show.end()
+        if last.phase == "failed":
+            say(f"job {where.name} failed: {last.reason}")
+        return
+    for line in _read_written(where, chosen, tail, show):
+        show(line)
+    show.end()
+    if not show.shown and not show.left_out:
+        say(
+            "no pod has written anything yet: `paddle-aws status "
+            f"{options.job_arguments(where.name, where.namespace)}` says why"
+        )
 
 
 def _read_written(
@@ -118,27 +109,20 @@ def _read_written(
 
 
 def _show_volume_logs(
-    where: Backend,
-    log: str,
-    ranks: frozenset[int] | None,
-    tail: int | None,
-    show: log_stream.Printer,
+    where: Backend, log: str, chosen: PodSelection, tail: int | None, show: log_stream.Printer
 ) -> None:
     """Shows one rank after the other, as their lines have no common time."""
     with where.volume() as volume:
         files = {entry["name"]: entry["bytes"] for entry in volume.files("output")}
-        log_files = [
-            (rank, f"node_{rank}/{log}.log")
-            for rank in range(10_000)
-            if f"node_{rank}/{log}.log" in files
-        ]
+        names = ((rank, f"node_{rank}/{log}.log") for rank in range(10_000))
+        log_files = [(rank, name) for rank, name in names if name in files]
         if not log_files:
             raise BadInput(
                 f"job {where.name} has no {log}.log on the volume: no pod of it has begun to "
                 "train yet"
             )
         for rank, name in log_files:
-            if ranks is not None and rank not in ranks:
+            if chosen.ranks is not None and rank not in chosen.ranks:
                 continue
             for text in _lines(volume, f"output/{name}", files[name], tail, show):
                 show(PodLine("", f"trainer {rank}", text, rank))

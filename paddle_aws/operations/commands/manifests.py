@@ -10,35 +10,19 @@ import typer
 
 from k8s_charts.deployed import Deployed
 from k8s_charts.spec import TrainingJob
+from paddle_aws.operations import options
 from paddle_aws.operations.errors import BadInput, Exit, cli_errors
-from paddle_aws.operations.jobs.early_checks import (
-    check_data,
-    check_deployed,
-    check_host_path,
-    check_inputs,
-    tell_pod_security,
-    tell_program,
-    tell_recipe,
-    tell_secrets,
-)
+from paddle_aws.operations.jobs import early_checks
 from paddle_aws.operations.jobs.job_source import JobSource
-from paddle_aws.operations.options import (
-    IMAGE_FILE,
-    JOB_FILE,
-    OUTPUTS,
-    ImageFile,
-    JobFile,
-    Outputs,
-    Overrides,
-)
 from paddle_aws.operations.screen import echo, say
 
 
+@cli_errors("interrupted: the same command writes the rest")
 def manifests(
-    job_file: JobFile = JOB_FILE,
-    settings: Overrides = None,
-    outputs: Outputs = OUTPUTS,
-    image_file: ImageFile = IMAGE_FILE,
+    job_file: options.JobFile = options.JOB_FILE,
+    settings: options.Overrides = None,
+    outputs: options.Outputs = options.OUTPUTS,
+    image_file: options.ImageFile = options.IMAGE_FILE,
     out: Annotated[Path, typer.Option(help="Folder for the manifests, one file a step.")] = Path(
         "dist"
     ),
@@ -71,59 +55,58 @@ def manifests(
 
     Example: paddle-aws manifests --diff --against origin/main
     """
-    with cli_errors("interrupted: the same command writes the rest"):
-        # Imported here: cdk8s takes a second to load.
-        from k8s_charts import documents
-        from k8s_charts.kinds import data_job
+    # Imported here: cdk8s takes a second to load.
+    from k8s_charts import documents
+    from k8s_charts.kinds import data_job
 
-        if against is not None and not diff:
-            raise BadInput(f"--against is {against}: it belongs to --diff")
-        job = JobSource.from_job(job_file, settings).load()
-        tell_recipe(job, say)
-        deployed = Deployed.load(job, outputs, image_file)
-        check_deployed(job, outputs)
-        if not for_rehearsal:
-            check_host_path(job, deployed.outputs)
-        local, inputs = check_data(job, job_file, say), check_inputs(job, job_file)
-        if diff:
-            _show_difference(job, deployed, out, against)
-            return
-        if out.exists() and not out.is_dir():
-            raise BadInput(f"--out is {out}: that is a file, a folder is needed")
-        for path in documents.write(job, deployed.outputs, deployed.image, out):
-            echo(path)
-        tell_program(job, say)
-        tell_pod_security(job, say)
-        tell_secrets(job, say)
-        if deployed.missing:
-            say(
-                f"{deployed.missing}: the manifests hold placeholders; write them again after "
-                f"`cdk deploy --all --outputs-file {outputs}`, before kubectl gets them"
-            )
-        elif local is not None:
-            say(
-                f"before the data job starts, {local} has to be at "
-                f"{data_job.source(job, deployed.outputs)}: `submit` brings it there, and so does "
-                f"`paddle-aws upload {local}{' --volume' * (job.uploaded is not None)} --job "
-                f"{job_file}`"
-            )
-        if job.program.archive is not None and not deployed.missing:
-            say(
-                "before the data job starts, the program has to be on the volume: `submit` brings "
-                f"it there, and so does `paddle-aws upload --program --job {job_file}`"
-            )
-        if inputs and not deployed.missing:
-            places = (
-                f"{file} has to be at {data_job.input_source(job, name, deployed.outputs)}"
-                for name, file in inputs.items()
-            )
-            say(f"before the data job starts, {', '.join(places)}: `submit` brings it there")
+    if against is not None and not diff:
+        raise BadInput(f"--against is {against}: it belongs to --diff")
+    job = JobSource.from_job(job_file, settings).load()
+    early_checks.tell_recipe(job, say)
+    deployed = Deployed.load(job, outputs, image_file)
+    early_checks.check_deployed(job, outputs)
+    if not for_rehearsal:
+        early_checks.check_host_path(job, deployed.outputs)
+    local, inputs = (
+        early_checks.check_data(job, job_file, say),
+        early_checks.check_inputs(job, job_file),
+    )
+    if diff:
+        _show_difference(job, deployed, out, against)
+        return
+    if out.exists() and not out.is_dir():
+        raise BadInput(f"--out is {out}: that is a file, a folder is needed")
+    for path in documents.write(job, deployed.outputs, deployed.image, out):
+        echo(path)
+    early_checks.tell_program(job, say)
+    early_checks.tell_risks(job, say)
+    if deployed.missing:
+        say(
+            f"{deployed.missing}: the manifests hold placeholders; write them again after "
+            f"`cdk deploy --all --outputs-file {outputs}`, before kubectl gets them"
+        )
+    elif local is not None:
+        say(
+            f"before the data job starts, {local} has to be at "
+            f"{data_job.source(job, deployed.outputs)}: `submit` brings it there, and so does "
+            f"`paddle-aws upload {local}{' --volume' * (job.uploaded is not None)} --job "
+            f"{job_file}`"
+        )
+    if job.program.archive is not None and not deployed.missing:
+        say(
+            "before the data job starts, the program has to be on the volume: `submit` brings "
+            f"it there, and so does `paddle-aws upload --program --job {job_file}`"
+        )
+    if inputs and not deployed.missing:
+        places = (
+            f"{file} has to be at {data_job.input_source(job, name, deployed.outputs)}"
+            for name, file in inputs.items()
+        )
+        say(f"before the data job starts, {', '.join(places)}: `submit` brings it there")
 
 
 def _read_committed(folder: Path, ref: str) -> dict[str, str]:
-    """Returns the manifests of a folder at a commit, by name; none if it had no such folder. Raises
-    BadInput.
-    """
+    """Returns the manifests of a folder at a commit, by name. Raises BadInput."""
 
     def git(*arguments: str) -> str:
         try:

@@ -1,9 +1,5 @@
 """`paddle-aws lock prices`: reads list prices from AWS's public files, which need no credentials,
-into a dated file.
-
-Promises: a price is in the file only if AWS's list has exactly one for the query, in the unit that
-`cost` calculates with; nothing is guessed or rounded. An instance type that the list lacks is
-refused, and the file stays as it was.
+into a dated file. An instance type that the list lacks is refused, and the file stays as it was.
 """
 
 from difflib import get_close_matches
@@ -11,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from paddle_aws.operations.account.locks.lock_file import write
-from paddle_aws.operations.account.locks.locked_prices import PRICES
+from paddle_aws.operations.account.locks.lock_file import PRICES, write
 from paddle_aws.operations.account.locks.price_list import queries, read_prices, read_spot_prices
 from paddle_aws.operations.account.machines import machines
 from paddle_aws.operations.errors import BadInput, Failed, cli_errors
@@ -25,6 +20,7 @@ FILES = "https://pricing.us-east-1.amazonaws.com"
 """Where AWS publishes its price lists for the regions of its partitions aws and aws-us-gov."""
 
 
+@cli_errors("interrupted: the lock is as it was")
 def prices(
     config: Config = CLUSTER,
     out: Out = PRICES,
@@ -40,33 +36,28 @@ def prices(
 
     Example: paddle-aws lock prices && paddle-aws cost
     """
-    with cli_errors("interrupted: the lock is as it was"):
-        spec = load_cluster(config)
-        file_system = spec.file_system
-        asked = queries(
-            sorted({kind for group in machines(spec) for kind in group.types}),
-            file_system.per_unit_storage_throughput if file_system.lustre else None,
-        )
-        read, offered = read_prices(files, spec.region, asked)
-        for name, kind in [(group.name, kind) for group in machines(spec) for kind in group.types]:
-            if kind not in offered:
-                meant = "".join(
-                    f"; did you mean {close}?" for close in get_close_matches(kind, offered, 1)
-                )
-                raise BadInput(
-                    f"{config.name}: {name} asks for {kind}: AWS lists no such type in "
-                    f"{spec.region}{meant}"
-                )
-        if not read:
-            raise Failed(
-                f"AWS's price list of {spec.region} has no price that was asked for: {out} stays "
-                "as it is"
+    spec = load_cluster(config)
+    named = [(group.name, kind) for group in machines(spec) for kind in group.types]
+    system = spec.file_system
+    rate = system.per_unit_storage_throughput if system.lustre else None
+    asked = queries(sorted({kind for _, kind in named}), rate)
+    read, offered = read_prices(files, spec.region, asked)
+    for name, kind in named:
+        if kind not in offered:
+            close = get_close_matches(kind, offered, 1)
+            meant = f"; did you mean {close[0]}?" if close else ""
+            raise BadInput(
+                f"{config.name}: {name} asks for {kind}: AWS lists no such type in "
+                f"{spec.region}{meant}"
             )
-        spot = sorted({group.instance_types[0] for group in spec.nodes.values() if group.spot})
-        read |= read_spot_prices(spec, spot)
-        write(out, SOURCE, {"region": spec.region, "prices": read})
-        unknown = sorted({*asked, *(f"{kind}-spot-hour" for kind in spot)} - read.keys())
-        say(
-            f"{len(read)} prices of {spec.region} are in {out}"
-            + (f"; still unknown: {', '.join(unknown)}" if unknown else "")
+    if not read:
+        raise Failed(
+            f"AWS's price list of {spec.region} has no price that was asked for: {out} stays "
+            "as it is"
         )
+    spot = sorted({group.instance_types[0] for group in spec.nodes.values() if group.spot})
+    read |= read_spot_prices(spec, spot)
+    write(out, SOURCE, {"region": spec.region, "prices": read})
+    unknown = sorted({*asked, *(f"{kind}-spot-hour" for kind in spot)} - read.keys())
+    rest = f"; still unknown: {', '.join(unknown)}" if unknown else ""
+    say(f"{len(read)} prices of {spec.region} are in {out}{rest}")

@@ -4,12 +4,11 @@ from typing import Annotated
 
 import typer
 
-from paddle_aws.operations.account.aws import check_account
+from paddle_aws.operations.account.aws import load_deployable
 from paddle_aws.operations.account.cluster_account import ClusterAccount
 from paddle_aws.operations.account.protection import set_policy
 from paddle_aws.operations.options import CLUSTER, Config
 from paddle_aws.operations.screen import say
-from paddle_aws.stacks.cluster_spec import load_cluster
 
 
 def protect(
@@ -27,8 +26,7 @@ def protect(
 
     Example: paddle-aws protect --lift
     """
-    spec = load_cluster(config)
-    check_account(spec.account, spec.region)
+    spec = load_deployable(config)
     stacks = set_policy(spec, ClusterAccount(spec), lift=lift)
     may = "may now" if lift else "can no longer"
     say(f"a deploy {may} replace or remove resources with data in {', '.join(stacks)}")

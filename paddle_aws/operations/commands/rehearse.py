@@ -7,23 +7,14 @@ from typing import Annotated, Literal
 
 import typer
 
-from paddle_aws.operations.jobs import rehearsal_run
+from paddle_aws.operations import options
 from paddle_aws.operations.jobs.job_source import JobSource
-from paddle_aws.operations.options import (
-    IMAGE_FILE,
-    JOB_FILE,
-    OUTPUTS,
-    ImageFile,
-    JobFile,
-    NoTry,
-    Outputs,
-    Overrides,
-)
+from paddle_aws.operations.jobs.rehearsal_run import REHEARSE
 
 
 def rehearse(
-    job_file: JobFile = JOB_FILE,
-    settings: Overrides = None,
+    job_file: options.JobFile = options.JOB_FILE,
+    settings: options.Overrides = None,
     volume: Annotated[
         Literal["new", "keep"],
         typer.Option(
@@ -35,7 +26,7 @@ def rehearse(
         Path | None,
         typer.Option(help="A file or folder to read in place of the job's s3:// or local source."),
     ] = None,
-    no_try: NoTry = False,
+    no_try: options.NoTry = False,
     verbose: Annotated[
         bool,
         typer.Option(
@@ -44,8 +35,8 @@ def rehearse(
             help="Name the fields of the manifests that have no effect on one machine.",
         ),
     ] = False,
-    outputs: Outputs = OUTPUTS,
-    image_file: ImageFile = IMAGE_FILE,
+    outputs: options.Outputs = options.OUTPUTS,
+    image_file: options.ImageFile = options.IMAGE_FILE,
 ) -> None:
     """Run a job on this machine: its pods as processes, from the manifests that a cluster gets.
 
@@ -60,8 +51,8 @@ def rehearse(
 
     Example: paddle-aws rehearse --set trainers=4 --set 'command+=--lr 0.01'
     """
-    words = rehearsal_run.command(
-        JobSource.from_job(job_file, settings),
+    words = JobSource.from_job(job_file, settings).command(
+        *REHEARSE,
         volume=volume,
         data=data,
         no_try=no_try,

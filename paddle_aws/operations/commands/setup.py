@@ -7,19 +7,11 @@ import typer
 from paddle_node.contract import PROJECT, Label
 
 from k8s_charts.deployed import ClusterOutputs
+from paddle_aws.operations import options
 from paddle_aws.operations.account.setup_documents import documents
 from paddle_aws.operations.cluster.cluster_api import ApiError, ClusterApi
 from paddle_aws.operations.errors import BadInput, Failed, cli_errors
 from paddle_aws.operations.jobs.one_pod import check_gpus
-from paddle_aws.operations.options import (
-    CLUSTER,
-    IMAGE_FILE,
-    OUTPUTS,
-    Config,
-    Context,
-    ImageFile,
-    Outputs,
-)
 from paddle_aws.operations.screen import echo, say
 from paddle_aws.stacks.cluster_spec import load_cluster
 
@@ -30,9 +22,10 @@ MACHINE_DEADLINE = 900.0
 """Seconds within which a removed pool's machines have to be gone."""
 
 
+@cli_errors("interrupted: the same command applies the rest")
 def setup(
-    config: Config = CLUSTER,
-    outputs: Outputs = OUTPUTS,
+    config: options.Config = options.CLUSTER,
+    outputs: options.Outputs = options.OUTPUTS,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="The cluster checks everything and changes nothing.")
     ] = False,
@@ -43,8 +36,8 @@ def setup(
         bool,
         typer.Option("--remove", help="End all nodes of `compute: auto`, before `cdk destroy`."),
     ] = False,
-    context: Context = None,
-    image_file: ImageFile = IMAGE_FILE,
+    context: options.Context = None,
+    image_file: options.ImageFile = options.IMAGE_FILE,
 ) -> None:
     """Prepare a deployed cluster: deployers' rights, device plugins, the images that nodes keep,
     node pools of `compute: auto`, Kueue's queue.
@@ -58,50 +51,45 @@ def setup(
 
     Example: paddle-aws setup --yaml | kubectl diff -f -
     """
-    with cli_errors("interrupted: the same command applies the rest"):
-        if dry_run + as_yaml + remove > 1:
-            raise BadInput(
-                "--dry-run, --yaml and --remove are given together: one of them is allowed"
-            )
-        spec = load_cluster(config)
-        if remove:
-            _remove(ClusterApi(context, say))
-            return
-        manifests = documents(spec, ClusterOutputs.load(outputs))
-        if as_yaml:
-            from k8s_charts import yaml_documents
+    if dry_run + as_yaml + remove > 1:
+        raise BadInput("--dry-run, --yaml and --remove are given together: one of them is allowed")
+    spec = load_cluster(config)
+    if remove:
+        _remove(ClusterApi(context, say))
+        return
+    manifests = documents(spec, ClusterOutputs.load(outputs))
+    if as_yaml:
+        from k8s_charts import yaml_documents
 
-            echo(yaml_documents.dump(manifests), nl=False)
-            return
-        cluster = ClusterApi(context, say)
-        for document in manifests:
-            # Checks every kind before anything is changed.
-            cluster.path(document)
-        for document in manifests:
-            try:
-                cluster.apply(document, dry_run=dry_run)
-            except ApiError as error:
-                # In a dry run the namespace does not exist yet.
-                if not (dry_run and error.status == 404):
-                    raise
+        echo(yaml_documents.dump(manifests), nl=False)
+        return
+    cluster = ClusterApi(context, say)
+    for document in manifests:
+        # Checks every kind before anything is changed.
+        cluster.path(document)
+    for document in manifests:
+        try:
+            cluster.apply(document, dry_run=dry_run)
+        except ApiError as error:
+            # In a dry run the namespace does not exist yet.
+            if not (dry_run and error.status == 404):
+                raise
+        done = "would apply" if dry_run else "applied"
+        say(f"{done} {document['kind']} {document['metadata']['name']}")
+    daemon_sets = f"/apis/apps/v1/namespaces/{spec.jobs.namespace}/daemonsets"
+    if cluster.items(daemon_sets, labels=IMAGES) and not spec.jobs.images:
+        say(
+            "jobs.images is no longer in cluster.yaml: `kubectl delete daemonset images "
+            f"--namespace {spec.jobs.namespace}` lets the nodes remove them"
+        )
+    for pool in cluster.items(POOLS, labels=OURS):
+        if (name := pool["metadata"]["name"]) not in spec.nodes:
             say(
-                f"{'would apply' if dry_run else 'applied'} {document['kind']} "
-                f"{document['metadata']['name']}"
+                f"node pool {name} is no longer in cluster.yaml: `kubectl delete "
+                f"nodepool,nodeclass {name}` ends its nodes"
             )
-        daemon_sets = f"/apis/apps/v1/namespaces/{spec.jobs.namespace}/daemonsets"
-        if cluster.items(daemon_sets, labels=IMAGES) and not spec.jobs.images:
-            say(
-                "jobs.images is no longer in cluster.yaml: `kubectl delete daemonset images "
-                f"--namespace {spec.jobs.namespace}` lets the nodes remove them"
-            )
-        for pool in cluster.items(POOLS, labels=OURS):
-            if (name := pool["metadata"]["name"]) not in spec.nodes:
-                say(
-                    f"node pool {name} is no longer in cluster.yaml: `kubectl delete "
-                    f"nodepool,nodeclass {name}` ends its nodes"
-                )
-        if not dry_run:
-            check_gpus(cluster, spec, image_file)
+    if not dry_run:
+        check_gpus(cluster, spec, image_file)
 
 
 def _remove(cluster: ClusterApi) -> None:

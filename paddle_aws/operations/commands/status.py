@@ -2,27 +2,19 @@
 
 from datetime import UTC, datetime
 
-from paddle_aws.operations import screen
+from paddle_aws.operations import options, screen
 from paddle_aws.operations.jobs.backend import choose_backend
 from paddle_aws.operations.jobs.objects.job_objects import JobState
 from paddle_aws.operations.jobs.watch.job_view import JobView
-from paddle_aws.operations.options import (
-    DEFAULT,
-    Context,
-    JobArgument,
-    Json,
-    Namespace,
-    OfRehearsal,
-)
 from paddle_aws.operations.screen import age, echo, print_json, span
 
 
 def status(
-    job: JobArgument = DEFAULT,
-    rehearsal: OfRehearsal = None,
-    namespace: Namespace = None,
-    context: Context = None,
-    json: Json = False,
+    job: options.JobArgument = options.DEFAULT,
+    rehearsal: options.OfRehearsal = None,
+    namespace: options.Namespace = None,
+    context: options.Context = None,
+    json: options.Json = False,
 ) -> None:
     """Show a job: its state and progress, its pods, and why a pod waits or failed.
 
@@ -39,18 +31,10 @@ def print_view(view: JobView) -> None:
     """Prints the screen of `status`."""
     is_ = view.phase if view.phase == "failed" else f"is {view.phase}"
     separator = ", " if view.phase == "done" else ": "
-    screen.print_table(
-        ("",), [(f"{view.name} {is_}" + (separator + view.reason if view.reason else ""),)]
-    )
-    parts = [
-        (word, _line(part))
-        for word, part in (
-            ("environment", view.environment),
-            ("data", view.data),
-            ("training", view.training),
-        )
-        if part is not None
-    ]
+    reason = separator + view.reason if view.reason else ""
+    screen.print_table(("",), [(f"{view.name} {is_}{reason}",)])
+    jobs = {"environment": view.environment, "data": view.data, "training": view.training}
+    parts = [(word, _line(job)) for word, job in jobs.items() if job is not None]
     if view.progress is not None:
         moment = f" ({age(view.progress.reported)} ago)" if view.progress.reported else ""
         parts.append(("progress", f"{view.progress}{moment}"))
@@ -58,13 +42,8 @@ def print_view(view: JobView) -> None:
         parts.append(("goodput", str(view.goodput)))
         parts += [("slow", view.goodput.slow)] if view.goodput.slow else []
     if view.lost:
-        parts.append(
-            (
-                "lost pods",
-                f"{view.lost} so far"
-                + (f", attempt {view.progress.attempt}" if view.progress else ""),
-            )
-        )
+        attempt = f", attempt {view.progress.attempt}" if view.progress else ""
+        parts.append(("lost pods", f"{view.lost} so far{attempt}"))
     screen.print_table(("", " "), [(f"  {word}", line) for word, line in parts])
     if view.pods:
         echo()

@@ -56,12 +56,14 @@ def storm(
     Example: paddle-aws storm job.yaml --faults kill-rank/1@step-7
     """
     source = JobSource.from_job(job_file, settings)
-    # -P: nothing in the user's folder may take the place of this project's modules.
-    words = [sys.executable, "-P", "-m", "paddle_aws.storm", "--job", str(source.file)]
-    words += source.words()
-    words += ["--seed", str(seed), "--faults", faults, "--calm", str(calm)]
-    words += ["--runs", str(runs)] if runs is not None else []
-    words += [] if shrink else ["--no-shrink"]
-    words += ["--fresh"] if fresh else []
+    words = source.command(
+        "paddle_aws.storm",
+        seed=seed,
+        faults=faults,
+        calm=calm,
+        runs=runs,
+        no_shrink=not shrink,
+        fresh=fresh,
+    )
     sys.stdout.flush()
     os.execv(sys.executable, words)

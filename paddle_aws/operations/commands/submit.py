@@ -4,50 +4,34 @@ from typing import Annotated
 
 import typer
 
+from paddle_aws.operations import options
 from paddle_aws.operations.errors import cli_errors
-from paddle_aws.operations.jobs.early_checks import (
-    check_data,
-    check_inputs,
-    tell_pod_security,
-    tell_program,
-    tell_recipe,
-    tell_secrets,
-)
+from paddle_aws.operations.jobs import early_checks
 from paddle_aws.operations.jobs.follow_up import follow_to_end
 from paddle_aws.operations.jobs.job_source import JobSource
 from paddle_aws.operations.jobs.run import submit_loaded
 from paddle_aws.operations.jobs.submission import Submission
 from paddle_aws.operations.jobs.trial import try_first
-from paddle_aws.operations.options import (
-    IMAGE_FILE,
-    JOB_FILE,
-    OUTPUTS,
-    Context,
-    Follow,
-    ImageFile,
-    JobFile,
-    NoTry,
-    Outputs,
-    Overrides,
-    Verbose,
-    Wait,
-)
 from paddle_aws.operations.screen import echo, say
 
 
+@cli_errors(
+    "interrupted: what is on the cluster keeps running; run `paddle-aws submit` again to "
+    "continue, or `paddle-aws cancel` to end it"
+)
 def submit(
-    job_file: JobFile = JOB_FILE,
-    settings: Overrides = None,
+    job_file: options.JobFile = options.JOB_FILE,
+    settings: options.Overrides = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be sent, and send nothing.")
     ] = False,
-    wait: Wait = False,
-    follow: Follow = False,
-    verbose: Verbose = False,
-    no_try: NoTry = False,
-    context: Context = None,
-    outputs: Outputs = OUTPUTS,
-    image_file: ImageFile = IMAGE_FILE,
+    wait: options.Wait = False,
+    follow: options.Follow = False,
+    verbose: options.Verbose = False,
+    no_try: options.NoTry = False,
+    context: options.Context = None,
+    outputs: options.Outputs = options.OUTPUTS,
+    image_file: options.ImageFile = options.IMAGE_FILE,
 ) -> None:
     """Submit a job: try its program on a few records, upload its data file, split the data, start
     the training.
@@ -60,33 +44,28 @@ def submit(
 
     Example: paddle-aws submit --set name=slower --set 'command+=--lr 0.01'
     """
-    with cli_errors(
-        "interrupted: what is on the cluster keeps running; run `paddle-aws submit` again to "
-        "continue, or `paddle-aws cancel` to end it"
-    ):
-        submission = Submission.load(JobSource.from_job(job_file, settings), outputs, image_file)
-        tell_recipe(submission.job, say)
-        tell_program(submission.job, say)
-        tell_pod_security(submission.job, say)
-        tell_secrets(submission.job, say)
-        if dry_run:
-            _print_documents(submission, no_try=no_try)
-            return
-        follow_to_end(
-            submit_loaded(submission, context, say, no_try=no_try),
-            submission,
-            wait=wait,
-            follow=follow,
-            verbose=verbose,
-        )
+    submission = Submission.load(JobSource.from_job(job_file, settings), outputs, image_file)
+    early_checks.tell_recipe(submission.job, say)
+    early_checks.tell_program(submission.job, say)
+    early_checks.tell_risks(submission.job, say)
+    if dry_run:
+        _print_documents(submission, no_try=no_try)
+        return
+    follow_to_end(
+        submit_loaded(submission, context, say, no_try=no_try),
+        submission,
+        wait=wait,
+        follow=follow,
+        verbose=verbose,
+    )
 
 
 def _print_documents(submission: Submission, *, no_try: bool) -> None:
     # Imported here: cdk8s takes a second to load.
     from k8s_charts import yaml_documents
 
-    check_data(submission.job, submission.file, say)
-    inputs = check_inputs(submission.job, submission.file)
+    early_checks.check_data(submission.job, submission.file, say)
+    inputs = early_checks.check_inputs(submission.job, submission.file)
     if not no_try:
         say(try_first(submission.job, submission.file))
     echo(yaml_documents.dump(submission.documents), nl=False)

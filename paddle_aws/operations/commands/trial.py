@@ -1,8 +1,5 @@
 """`paddle-aws try`: runs a job's program on the first records of its source, in one process of the
-job's Paddle.
-
-Deploys and sends nothing, and installs nothing without --install. Copies the program's folder, and
-writes nothing to it.
+job's Paddle. Deploys and sends nothing, and installs nothing without --install.
 """
 
 from pathlib import Path
@@ -13,12 +10,7 @@ from paddle_node.requirements.install import reports
 
 from paddle_aws.operations.errors import BadInput, cli_errors
 from paddle_aws.operations.images import interpreter
-from paddle_aws.operations.jobs.early_checks import (
-    check_data,
-    check_inputs,
-    tell_program,
-    tell_recipe,
-)
+from paddle_aws.operations.jobs import early_checks
 from paddle_aws.operations.jobs.job_source import JobSource
 from paddle_aws.operations.jobs.trial import (
     check_packages,
@@ -32,6 +24,7 @@ from paddle_aws.operations.options import JOB_FILE, JobFile, Overrides
 from paddle_aws.operations.screen import is_terminal, say
 
 
+@cli_errors("interrupted: nothing was changed")
 def trial(
     job_file: JobFile = JOB_FILE,
     settings: Overrides = None,
@@ -75,42 +68,41 @@ def trial(
 
     Example: paddle-aws try --set data.source=other.tsv
     """
-    with cli_errors("interrupted: nothing was changed"):
-        if time_limit <= 0 or steps < 1:
-            raise BadInput("--time-limit and --steps must be more than 0")
-        if data is not None and not data.exists():
-            raise BadInput(f"--data is {data}: there is no such file or folder")
+    if time_limit <= 0 or steps < 1:
+        raise BadInput("--time-limit and --steps must be more than 0")
+    if data is not None and not data.exists():
+        raise BadInput(f"--data is {data}: there is no such file or folder")
+    job = JobSource.from_job(job_file, settings).load(fetch=True)
+    early_checks.tell_recipe(job, say)
+    early_checks.tell_program(job, say)
+    inputs = early_checks.check_inputs(job, job_file)
+    program, source = (
+        program_of(job, job_file),
+        data.resolve() if data is not None else source_of(job, job_file),
+    )
+    with reports(_say_how_far, lambda: "looking for the packages that it imports"):
+        check_packages(job, program, job_file, write=write)
+    if write:
         job = JobSource.from_job(job_file, settings).load(fetch=True)
-        tell_recipe(job, say)
-        tell_program(job, say)
-        inputs = check_inputs(job, job_file)
-        program, source = (
-            program_of(job, job_file),
-            data.resolve() if data is not None else source_of(job, job_file),
+    python = interpreter.folder(job, say=_say_how_far) if install else interpreter.find(job)
+    if python is None:
+        raise BadInput(missing_environment(job))
+    if run and not job.way.launches:
+        raise BadInput(
+            f"--run is given and runtime is {job.way.runtime}: it runs a command of runtime "
+            "launch; `paddle-aws try` tries a train.py, and a rehearsal runs any"
         )
-        with reports(_say_how_far, lambda: "looking for the packages that it imports"):
-            check_packages(job, program, job_file, write=write)
-        if write:
-            job = JobSource.from_job(job_file, settings).load(fetch=True)
-        python = interpreter.folder(job, say=_say_how_far) if install else interpreter.find(job)
-        if python is None:
-            raise BadInput(missing_environment(job))
-        if run and not job.way.launches:
+    if run:
+        place = data or early_checks.check_data(job, job_file, lambda doubt: None)
+        if away := next((name for name in job.inputs if name not in inputs), None):
             raise BadInput(
-                f"--run is given and runtime is {job.way.runtime}: it runs a command of runtime "
-                "launch; `paddle-aws try` tries a train.py, and a rehearsal runs any"
+                f"inputs.{away} is {job.inputs[away]}: --run reads local files alone; `--set "
+                f"inputs.{away}=PATH` names one"
             )
-        if run:
-            place = data or check_data(job, job_file, lambda doubt: None)
-            if away := next((name for name in job.inputs if name not in inputs), None):
-                raise BadInput(
-                    f"inputs.{away} is {job.inputs[away]}: --run reads local files alone; `--set "
-                    f"inputs.{away}=PATH` names one"
-                )
-            run_command(job, program, inputs, place and place.resolve(), python, steps, time_limit)
-        else:
-            with reports(_say_how_far, lambda: "trying the program"):
-                run_program(job, program, source, python)
+        run_command(job, program, inputs, place and place.resolve(), python, steps, time_limit)
+    else:
+        with reports(_say_how_far, lambda: "trying the program"):
+            run_program(job, program, source, python)
 
 
 def _say_how_far(text: str) -> None:

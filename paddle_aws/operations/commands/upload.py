@@ -13,8 +13,7 @@ from paddle_aws.operations.account import bucket_upload
 from paddle_aws.operations.account.aws import client
 from paddle_aws.operations.cluster.cluster_api import ClusterApi
 from paddle_aws.operations.errors import BadInput, cli_errors
-from paddle_aws.operations.jobs.job_argument import JobReference, resolve_job
-from paddle_aws.operations.jobs.job_source import JobSource
+from paddle_aws.operations.jobs.job_source import JobReference, JobSource, resolve_job
 from paddle_aws.operations.jobs.run import upload_program
 from paddle_aws.operations.jobs.submission import Submission
 from paddle_aws.operations.jobs.volume import transfer as volume_transfer
@@ -23,6 +22,7 @@ from paddle_aws.operations.options import DEFAULT, OUTPUTS, Context, Namespace, 
 from paddle_aws.operations.screen import echo, say
 
 
+@cli_errors("interrupted: what was sent stays; run the same command again to continue")
 def upload(
     path: Annotated[
         Path | None, typer.Argument(help="A file or a folder; --program needs none.")
@@ -61,40 +61,31 @@ def upload(
 
     Example: paddle-aws upload --program --job job.yaml
     """
-    with cli_errors("interrupted: what was sent stays; run the same command again to continue"):
-        if program:
-            _program(Path(job), context, outputs)
-            return
-        if path is None:
-            raise BadInput("PATH is missing: give a file or a folder, or --program")
-        bucket_upload.files(path)
-        if volume:
-            if to is not None:
-                raise BadInput(
-                    f"--to is {to}: with --volume it goes to the job's folder, leave it out"
-                )
-            which = resolve_job(job, namespace)
-            _upload_to_volume(path, which, context)
-            return
-        if to is None and not outputs.exists():
-            raise BadInput(
-                f"{outputs} does not exist, and names the bucket: deploy, name another place with "
-                "--to, or upload to the job's volume with --volume"
-            )
-        # The manifests look here for a job's local data file.
-        address = (
-            to
-            or f"s3://{ClusterOutputs.load(outputs).bucket_name}/sources/"
-            f"{resolve_job(job, namespace).name}"
+    if program:
+        _upload_program(Path(job), context, outputs)
+        return
+    if path is None:
+        raise BadInput("PATH is missing: give a file or a folder, or --program")
+    bucket_upload.files(path)
+    if volume:
+        if to is not None:
+            raise BadInput(f"--to is {to}: with --volume it goes to the job's folder, leave it out")
+        _upload_to_volume(path, resolve_job(job, namespace), context)
+        return
+    if to is None and not outputs.exists():
+        raise BadInput(
+            f"{outputs} does not exist, and names the bucket: deploy, name another place with "
+            "--to, or upload to the job's volume with --volume"
         )
-        echo(
-            bucket_upload.upload_files(
-                client("s3"), path, f"{address.rstrip('/')}/{path.resolve().name}"
-            )
-        )
+    # The manifests look here for a job's local data file.
+    if to is None:
+        name = resolve_job(job, namespace).name
+        to = f"s3://{ClusterOutputs.load(outputs).bucket_name}/sources/{name}"
+    place = f"{to.rstrip('/')}/{path.resolve().name}"
+    echo(bucket_upload.upload_files(client("s3"), path, place))
 
 
-def _program(job_file: Path, context: str | None, outputs: Path) -> None:
+def _upload_program(job_file: Path, context: str | None, outputs: Path) -> None:
     """Uploads the program of manifests that kubectl will apply; `submit` does this on its own."""
     submission = Submission.load(
         JobSource.from_job(job_file), outputs, outputs.with_name("image.json")
@@ -113,9 +104,7 @@ def _upload_to_volume(path: Path, job: JobReference, context: str | None) -> Non
     folder = SOURCES if path.is_file() else path.resolve().name
     size = sum(file.stat().st_size for file, _ in files)
     with (
-        mount_volume(
-            ClusterApi(context, say), job.name, job.namespace, write=True, described_by=job.file
-        ) as volume,
+        mount_volume(ClusterApi(context, say), job, write=True) as volume,
         bucket_upload.bar(path.name, size) as progress,
     ):
         sent = volume_transfer.upload(volume, files, folder, progress)

@@ -2,6 +2,7 @@
 without its daemon) is skipped.
 """
 
+import re
 import shutil
 import subprocess
 import tempfile
@@ -24,15 +25,7 @@ class ContainerRuntime:
     def find(cls) -> Self:
         """Returns the first of docker and podman that answers. Raises BadInput if neither does."""
         for name in filter(shutil.which, NAMES):
-            if (
-                subprocess.run(
-                    [name, "info"],
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    check=False,
-                ).returncode
-                == 0
-            ):
+            if subprocess.run([name, "info"], capture_output=True, check=False).returncode == 0:
                 return cls(name)
         raise BadInput(
             "neither docker nor podman answers (`docker info`, `podman info`): install one of "
@@ -56,11 +49,8 @@ class ContainerRuntime:
             command += ["--ignorefile", f"{dockerfile}.dockerignore"]
         for name, value in arguments.items():
             command += ["--build-arg", f"{name}={value}"]
-        self._run(
-            [*command, str(context)],
-            f"{self.name} could not build {tag}: its last lines say why",
-            hear,
-        )
+        failed = f"{self.name} could not build {tag}: its last lines say why"
+        self._run([*command, str(context)], failed, hear)
 
     def image_id(self, tag: str) -> str:
         """Returns the hash of the image's configuration, equal for equal content; empty if no image
@@ -76,26 +66,17 @@ class ContainerRuntime:
         """Returns the CUDA version that NVIDIA's images, and images based on them, declare; empty
         if the image declares none.
         """
-        variables = self._inspect(tag, '{{join .Config.Env "\\n"}}').splitlines()
-        return next(
-            (
-                variable.partition("=")[2]
-                for variable in variables
-                if variable.startswith("CUDA_VERSION=")
-            ),
-            "",
-        )
+        variables = self._inspect(tag, '{{join .Config.Env "\\n"}}')
+        match = re.search(r"^CUDA_VERSION=(.*)$", variables, re.MULTILINE)
+        return match[1] if match else ""
 
     def login(self, registry: str, user: str, password: str) -> None:
         """Logs in to a registry. Raises Failed with the runtime's message."""
         command = [self.name, "login", "--username", user, "--password-stdin", registry]
         done = subprocess.run(command, input=password, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            lines = done.stderr.strip().splitlines()
-            raise Failed(
-                f"{self.name} could not log in to {registry}: "
-                f"{lines[-1] if lines else 'it did not say why'}"
-            )
+            why = (done.stderr.strip().splitlines() or ["it did not say why"])[-1]
+            raise Failed(f"{self.name} could not log in to {registry}: {why}")
 
     def push(self, tag: str, remote: str) -> str:
         """Pushes the image as `remote`; returns the digest that the registry has for it, empty if

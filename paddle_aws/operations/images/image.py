@@ -39,6 +39,7 @@ app = typer.Typer(help="Build and push the trainer image.", no_args_is_help=True
 
 
 @app.command()
+@cli_errors("interrupted: no image was made")
 def build(
     base: Annotated[
         str, typer.Option(help="Base image: Debian or Ubuntu with Python 3.11 or 3.12.")
@@ -54,26 +55,26 @@ def build(
     job_file: Annotated[Path | None, typer.Option("--job", help=JOB)] = None,
 ) -> None:
     """Build the image with docker or podman; for a job with requirements, one layer on it."""
-    with cli_errors("interrupted: no image was made"):
-        job = None if job_file is None else TrainingJob.load(job_file, fetch=True)
-        if job is not None and requirements == LOCKS["2.6"]:
-            requirements = LOCKS[job.chosen_paddle]
-        if not (PROJECT / requirements).is_file():
-            raise BadInput(
-                f"{requirements} does not exist below {PROJECT}: name a file of locked requirements"
-            )
-        runtime = ContainerRuntime.find()
-        tag = tag or local_name(job)
-        derived = job is not None and job.derived
-        if not (job is not None and derived and (job.image is not None or runtime.image_id(tag))):
-            arguments = {"REQUIREMENTS": requirements, "VERSION": VERSION, "REVISION": _revision()}
-            runtime.build(PROJECT, DOCKERFILE, tag, arguments | ({"BASE": base} if base else {}))
-            echo(f"built {tag}: {runtime.size(tag) / 1e6:,.0f} MB unpacked")
-        if job is not None and derived:
-            _derive(runtime, job, tag)
+    job = None if job_file is None else TrainingJob.load(job_file, fetch=True)
+    if job is not None and requirements == LOCKS["2.6"]:
+        requirements = LOCKS[job.chosen_paddle]
+    if not (PROJECT / requirements).is_file():
+        raise BadInput(
+            f"{requirements} does not exist below {PROJECT}: name a file of locked requirements"
+        )
+    runtime = ContainerRuntime.find()
+    tag = tag or local_name(job)
+    derived = job is not None and job.derived
+    if not (job is not None and derived and (job.image is not None or runtime.image_id(tag))):
+        arguments = {"REQUIREMENTS": requirements, "VERSION": VERSION, "REVISION": _revision()}
+        runtime.build(PROJECT, DOCKERFILE, tag, arguments | ({"BASE": base} if base else {}))
+        echo(f"built {tag}: {runtime.size(tag) / 1e6:,.0f} MB unpacked")
+    if job is not None and derived:
+        _derive(runtime, job, tag)
 
 
 @app.command()
+@cli_errors("interrupted: image.json is as it was")
 def push(
     outputs: Outputs = OUTPUTS,
     image_file: ImageFile = IMAGE_FILE,
@@ -88,32 +89,31 @@ def push(
     ] = "",
 ) -> None:
     """Push the image to the deployed repository and write its digest to image.json."""
-    with cli_errors("interrupted: image.json is as it was"):
-        if repository and not REPOSITORY.fullmatch(repository):
-            raise BadInput(f"--repository is {repository!r}: allowed is <host>/<name>, no tag")
-        deployed = "" if repository else repository_uri(outputs)
-        job = None if job_file is None else TrainingJob.load(job_file, fetch=True)
-        variant = "" if job is None else job.image_variant
-        runtime = ContainerRuntime.find()
-        tag = tag or local_name(job)
-        if job is not None and job.derived:
-            tag = _derived_name(runtime, job, tag)
-        if not runtime.image_id(tag):
-            raise BadInput(
-                f"there is no image {tag} yet: run `make "
-                f"image{f' JOB={job_file}' if variant else ''}` first"
-            )
-        image = _push(runtime, tag, deployed) if deployed else _push_own(runtime, tag, repository)
-        # A new base image outdates the variants that were built on the previous one.
-        images = chosen.pushed_images(image_file) if variant and image_file.exists() else {}
-        images[variant] = image
-        document: dict[str, object] = {"image": images.pop("")} if "" in images else {}
-        if cuda := runtime.cuda(tag):
-            document["cuda"] = cuda
-        temporary = image_file.with_name(f".{image_file.name}.tmp")
-        temporary.write_text(json.dumps(document | ({"variants": images} if images else {})) + "\n")
-        temporary.replace(image_file)
-        echo(f"pushed {image}\n{image_file} names it: jobs without an image of their own use it")
+    if repository and not REPOSITORY.fullmatch(repository):
+        raise BadInput(f"--repository is {repository!r}: allowed is <host>/<name>, no tag")
+    deployed = "" if repository else repository_uri(outputs)
+    job = None if job_file is None else TrainingJob.load(job_file, fetch=True)
+    variant = "" if job is None else job.image_variant
+    runtime = ContainerRuntime.find()
+    tag = tag or local_name(job)
+    if job is not None and job.derived:
+        tag = _derived_name(runtime, job, tag)
+    if not runtime.image_id(tag):
+        raise BadInput(
+            f"there is no image {tag} yet: run `make "
+            f"image{f' JOB={job_file}' if variant else ''}` first"
+        )
+    image = _push(runtime, tag, deployed) if deployed else _push_own(runtime, tag, repository)
+    # A new base image outdates the variants that were built on the previous one.
+    images = chosen.pushed_images(image_file) if variant and image_file.exists() else {}
+    images[variant] = image
+    document: dict[str, object] = {"image": images.pop("")} if "" in images else {}
+    if cuda := runtime.cuda(tag):
+        document["cuda"] = cuda
+    temporary = image_file.with_name(f".{image_file.name}.tmp")
+    temporary.write_text(json.dumps(document | ({"variants": images} if images else {})) + "\n")
+    temporary.replace(image_file)
+    echo(f"pushed {image}\n{image_file} names it: jobs without an image of their own use it")
 
 
 def local_name(job: TrainingJob | None = None) -> str:
@@ -122,19 +122,16 @@ def local_name(job: TrainingJob | None = None) -> str:
     """
     if job is not None and job.image is not None:
         return job.image
-    return f"{NAME}:{VERSION}" + (
-        "" if job is None or job.chosen_paddle == "2.6" else f"-paddle{job.chosen_paddle}"
-    )
+    paddle = "" if job is None or job.chosen_paddle == "2.6" else f"-paddle{job.chosen_paddle}"
+    return f"{NAME}:{VERSION}{paddle}"
 
 
 def _derived_name(runtime: ContainerRuntime, job: TrainingJob, base: str) -> str:
     """Names the base by its id, because another base makes another image. A base of job.yaml may
     not be on this machine before the build.
     """
-    return (
-        f"{NAME}:{VERSION}-{job.image_variant}-"
-        f"{'own' if job.image is not None else runtime.image_id(base)[:12]}"
-    )
+    of = "own" if job.image is not None else runtime.image_id(base)[:12]
+    return f"{NAME}:{VERSION}-{job.image_variant}-{of}"
 
 
 def _derive(runtime: ContainerRuntime, job: TrainingJob, base: str) -> None:
@@ -164,11 +161,8 @@ def _derive(runtime: ContainerRuntime, job: TrainingJob, base: str) -> None:
 
 def repository_uri(outputs: Path) -> str:
     """Returns RepositoryUri of the deployed stacks. Raises BadInput unless there is exactly one."""
-    addresses = {
-        stack["RepositoryUri"]
-        for stack in read_outputs(outputs).values()
-        if "RepositoryUri" in stack
-    }
+    stacks = read_outputs(outputs).values()
+    addresses = {stack["RepositoryUri"] for stack in stacks if "RepositoryUri" in stack}
     if len(addresses) != 1:
         needed = "one is needed: deploy the storage stack of one cluster"
         raise BadInput(f"{outputs} has {len(addresses)} outputs named RepositoryUri, {needed}")
@@ -210,9 +204,8 @@ def _push_own(runtime: ContainerRuntime, tag: str, repository: str) -> str:
 def _digest(ecr: Any, account: str, name: str, tag: str) -> str | None:
     """Returns the digest of a tag in ECR; None if ECR does not have the tag."""
     try:
-        answer = ecr.describe_images(
-            registryId=account, repositoryName=name, imageIds=[{"imageTag": tag}]
-        )["imageDetails"]
+        which = {"registryId": account, "repositoryName": name, "imageIds": [{"imageTag": tag}]}
+        answer = ecr.describe_images(**which)["imageDetails"]
     except ecr.exceptions.ImageNotFoundException:
         return None
     except ecr.exceptions.RepositoryNotFoundException:

@@ -104,10 +104,8 @@ def archive(job: TrainingJob, project: Path = PROJECT, say: Say = lambda text: N
         lines = contract.path(contract.REQUIREMENTS, {Variable.ROOT: name})
         lines.parent.mkdir(parents=True)
         lines.write_text(job.program.requirements_text)
-        link = contract.path(
-            f"{contract.VOLUME_MOUNT}/{contract.ENVIRONMENTS}/{digest}",
-            {Variable.ROOT: str(root)},
-        )
+        place = f"{contract.VOLUME_MOUNT}/{contract.ENVIRONMENTS}/{digest}"
+        link = contract.path(place, {Variable.ROOT: str(root)})
         link.parent.mkdir(parents=True)
         link.symlink_to(packed)
         environ = {
@@ -162,20 +160,16 @@ def index_variables() -> dict[str, str]:
         "NETRC": (".netrc",),
     }
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "uv")
-    return (
-        {"UV_CACHE_DIR": str(cache)}
-        | {
-            variable: str(Path.home() / name)
-            for variable, names in files.items()
-            for name in names
-            if (Path.home() / name).exists()
-        }
-        | {
-            name: value
-            for name, value in os.environ.items()
-            if name.startswith(("PIP_", "UV_")) or name.lower() in proxies or name == "NETRC"
-        }
-    )
+    found = {"UV_CACHE_DIR": str(cache)}
+    for variable, names in files.items():
+        for name in names:
+            if (place := Path.home() / name).exists():
+                found[variable] = str(place)
+    return found | {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(("PIP_", "UV_")) or name.lower() in proxies or name == "NETRC"
+    }
 
 
 def index_settings(index: PackageIndex | None) -> dict[str, str]:
@@ -260,11 +254,7 @@ def _image(paddle: str, project: Path, say: Say) -> Path:
             _remove_unused(environment)
             python = project / ".venv-image" / "bin" / "python"
             _run([python, "-m", "venv", "--without-pip", environment])
-            into: list[str | Path] = [
-                "install",
-                "--python",
-                environment / "bin" / "python",
-            ]
+            into: list[str | Path] = ["install", "--python", environment / "bin" / "python"]
             agent: list[str | Path] = [
                 "--target",
                 environment / AGENT_PACKAGES,

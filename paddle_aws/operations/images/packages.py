@@ -1,7 +1,8 @@
 """Finds the packages that a program's imports need and the image lacks, before any is installed.
 
 Which package a module comes from is pyimport2pkg's data, by downloads; which release fits the
-image's Python and Paddle is uv's answer. What the repository itself declares comes first.
+image's Python and Paddle is uv's answer. What the repository itself declares comes first. They are
+written into the job file, which keeps every other character as it is.
 """
 
 import importlib.metadata
@@ -13,11 +14,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import yaml
 from paddle_node.requirements import install
 
 from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.program_archive import LOCKS
-from paddle_aws.operations.errors import Unreachable
+from paddle_aws.operations.errors import BadInput, Unreachable
 from paddle_aws.operations.images.interpreter import PROJECT, index_settings
 
 NUMPY_2 = "2024-06-16"
@@ -123,9 +125,7 @@ class _Resolver:
         self.installed = {name_of(package.metadata["Name"]) for package in found}
 
     def choose(self, lines: Sequence[str]) -> dict[str, str] | str:
-        """Returns the packages that would be installed, by version; or why there are none. Raises
-        Unreachable.
-        """
+        """Returns what would be installed, by version; or why not. Raises Unreachable."""
         if not lines:
             return {}
         words = ("install", "--dry-run", "--output-format", "json", "--python", self._python)
@@ -149,27 +149,20 @@ class _Resolver:
         _, annotated, _ = self._run([*words, "--annotation-style", "line"], source)
         asks = re.search(r"^numpy==2\S*\s+# via (.*)$", annotated, re.MULTILINE)
         _, lock, _ = self._run([*words, "--no-deps", "--format", "pylock.toml"], source)
-        tag = "cp" + "".join(map(str, self._version()))
+        (folder,) = self._python.parents[1].glob("lib/python3*")
+        tag = f"cp{folder.name.removeprefix('python').replace('.', '')}"
         if asks is None:
             return False
         for package in tomllib.loads(lock).get("packages", ()):
-            wheels = [w for w in package.get("wheels", ()) if _fits(w["url"], tag)]
+            fits = re.compile(rf".*-({tag}|abi3)-[^/]*")
+            wheels = [w for w in package.get("wheels", ()) if fits.fullmatch(w["url"])]
             times = [str(wheel.get("upload-time", "")) for wheel in wheels]
             if package["name"] in asks[1] and times and all(times) and max(times)[:10] < NUMPY_2:
                 return True
         return False
 
-    def _version(self) -> tuple[str, ...]:
-        (folder,) = self._python.parents[1].glob("lib/python3*")
-        return tuple(folder.name.removeprefix("python").split("."))
-
     def _run(self, words: Sequence[str | Path], source: bytes = b"") -> tuple[int, str, str]:
         return install.run(words, lambda text: None, self._environ, source)
-
-
-def _fits(url: str, tag: str) -> bool:
-    name = url.rpartition("/")[2]
-    return f"-{tag}-" in name or "-abi3-" in name
 
 
 def _candidates(module: str) -> list[str]:
@@ -202,3 +195,42 @@ def _lines(root: Path) -> Iterator[str]:
 def name_of(requirement: str) -> str:
     """Returns the package's name alone, as indexes compare it."""
     return re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", requirement, maxsplit=1)[0]).lower()
+
+
+def show_requirements(requirements: list[str]) -> str:
+    """Returns the list as YAML on one line."""
+    text = yaml.safe_dump(requirements, default_flow_style=True, width=10_000).strip()
+    return f"requirements: {text}"
+
+
+def write_requirements(file: Path, requirements: list[str]) -> None:
+    """Sets the list in the job file. Raises BadInput if that is no mapping in YAML, or names a file
+    of requirements.
+    """
+    text = file.read_text()
+    root, line = yaml.compose(text), show_requirements(requirements)
+    if not isinstance(root, yaml.MappingNode):
+        raise BadInput(f"{file} is no mapping: write {line} below program:")
+    nodes = {key.value: (key, value) for key, value in root.value}
+    if "program" not in nodes:
+        file.write_text(f"{text.rstrip()}\nprogram: {{{line}}}\n")
+        return
+    _, program = nodes["program"]
+    if not isinstance(program, yaml.MappingNode) or not program.value:
+        raise BadInput(f"{file}: program has no settings: write program: {{{line}}}")
+    settings = {key.value: (key, value) for key, value in program.value}
+    if "requirements" in settings:
+        key, value = settings["requirements"]
+        if isinstance(value, yaml.ScalarNode):
+            raise BadInput(
+                f"{file}: program.requirements is the file {value.value}: add what is missing there"
+            )
+        start, end = key.start_mark.index, value.end_mark.index
+        # A block's end is where the next key begins.
+        tail = text[start:end]
+        end -= len(tail) - len(tail.rstrip())
+    else:
+        first, _ = program.value[0]
+        start = end = first.start_mark.index
+        line += ", " if program.flow_style else "\n" + " " * first.start_mark.column
+    file.write_text(text[:start] + line + text[end:])

@@ -15,15 +15,9 @@ PUSHED = re.compile(
     r"(?P<repository>[^@:]+)@(?P<digest>sha256:(?P<short>[0-9a-f]{32})[0-9a-f]{32})"
 )
 """An image as `make push` writes it to image.json."""
-MEDIA_TYPES = [
-    f"application/vnd.{kind}+json"
-    for kind in (
-        "docker.distribution.manifest.v2",
-        "docker.distribution.manifest.list.v2",
-        "oci.image.manifest.v1",
-        "oci.image.index.v1",
-    )
-]
+KINDS: tuple[str, ...] = ("docker.distribution.manifest.v2", "docker.distribution.manifest.list.v2")
+KINDS += ("oci.image.manifest.v1", "oci.image.index.v1")
+MEDIA_TYPES = [f"application/vnd.{kind}+json" for kind in KINDS]
 
 
 def mark_used(image: str, say: Callable[[str], None]) -> None:
@@ -37,11 +31,8 @@ def mark_used(image: str, say: Callable[[str], None]) -> None:
     try:
         with translate_errors():
             ecr = client("ecr", pushed["region"])
-            images = ecr.batch_get_image(
-                **place,
-                imageIds=[{"imageDigest": pushed["digest"]}],
-                acceptedMediaTypes=MEDIA_TYPES,
-            )["images"]
+            which = {**place, "imageIds": [{"imageDigest": pushed["digest"]}]}
+            images = ecr.batch_get_image(**which, acceptedMediaTypes=MEDIA_TYPES)["images"]
             if not images:
                 raise BadInput(
                     f"image {image} is no longer in the repository: `make image push` builds and "
@@ -52,10 +43,7 @@ def mark_used(image: str, say: Callable[[str], None]) -> None:
             with suppress(
                 errors.ImageAlreadyExistsException, errors.ImageTagAlreadyExistsException
             ):
-                ecr.put_image(
-                    **place,
-                    imageManifest=images[0]["imageManifest"],
-                    imageTag=f"{USED_IMAGE}{pushed['short']}",
-                )
+                manifest, tag = images[0]["imageManifest"], f"{USED_IMAGE}{pushed['short']}"
+                ecr.put_image(**place, imageManifest=manifest, imageTag=tag)
     except Unreachable as error:
         say(f"warning: {image} may expire while the job needs it: {error}")

@@ -24,15 +24,9 @@ import yaml
 from paddle_aws.operations.account.aws import list_all
 from paddle_aws.operations.account.cluster_account import ClusterAccount
 from paddle_aws.operations.account.cost_items import HOURS, LEFT_OUT, estimate, items
-from paddle_aws.operations.account.locks.locked_prices import read_prices
+from paddle_aws.operations.account.locks.lock_file import read_prices
 from paddle_aws.operations.account.person import Person
-from paddle_aws.operations.errors import (
-    BadInput,
-    Failed,
-    TimedOut,
-    Unreachable,
-    translate_errors,
-)
+from paddle_aws.operations.errors import BadInput, Failed, TimedOut, Unreachable, translate_errors
 from paddle_aws.operations.jobs.objects.job_objects import pods
 from paddle_aws.operations.jobs.run import Run
 from paddle_aws.stacks.cluster_spec import ClusterSpec, load_cluster
@@ -139,7 +133,8 @@ class Acceptance:
         """Takes all steps, the destroy in any case, and writes receipt.json. Returns the
         receipt.
         """
-        began, result, why, say = datetime.now(UTC), "passed", "", quiet(say)
+        began, result, say = datetime.now(UTC), "passed", quiet(say)
+        problems: list[BaseException | str] = []
         # What `nohup` ignores stays ignored.
         heard = [number for number in SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
 
@@ -161,24 +156,21 @@ class Acceptance:
                 for number in heard:
                     signal.signal(number, wait)
         except TimedOut:
-            result, why = "stopped", f"--max-usd is {self._max_usd:g}: its share is spent"
-            self.why = why
+            result, problems = "stopped", [f"--max-usd is {self._max_usd:g}: its share is spent"]
         except KeyboardInterrupt:
-            result = why = self.why = "interrupted"
+            result = "interrupted"
+            problems = [result]
         except Exception as error:  # Also one that nobody foresaw: what is there costs money.
-            result, why, self.why = "failed", _first_line(error), _sentence(error)
+            result, problems = "failed", [error]
         self.person.deadline = None
-        left = self._take_end(say)
-        if left:
-            result, hand = "failed", self._by_hand
-            why = "\n".join(filter(None, (why, *map(_first_line, left), hand)))
-            self.why = "\n".join(filter(None, (self.why, *map(_sentence, left), hand)))
+        if left := self._take_end(say):
+            result, problems = "failed", [*problems, *left, self._by_hand]
+        self.why = "\n".join(map(_sentence, problems))
+        emulated = any(name.startswith("AWS_ENDPOINT_URL") for name in os.environ)
         receipt = {
             "result": result,
-            "why": self._anonymous(why),
-            "account": "emulated"
-            if any(name.startswith("AWS_ENDPOINT_URL") for name in os.environ)
-            else "AWS",
+            "why": self._anonymous("\n".join(map(_first_line, problems))),
+            "account": "emulated" if emulated else "AWS",
             "region": self._spec.region,
             "began": began.isoformat(timespec="seconds"),
             "seconds": round(sum(step["seconds"] for step in self._steps), 1),
@@ -289,9 +281,7 @@ class Acceptance:
         self.person.deadline = self._paid_from + 3600 * hours
         self.person.deploy(self._config, self.folder / "outputs.json")
         stacks = json.loads((self.folder / "outputs.json").read_text())
-        api, what = self._account.client("cloudformation"), "StackResourceSummaries[]"
-        lists = [list_all(api, "list_stack_resources", what, StackName=name) for name in stacks]
-        return {"stacks": len(stacks), "resources": sum(len(list(one)) for one in lists)}
+        return {"stacks": len(stacks), "resources": sum(len(self._parts(name)) for name in stacks)}
 
     def _image(self) -> Seen:
         lock, base = "trainer_image/requirements-gpu.lock", self._base
@@ -304,7 +294,7 @@ class Acceptance:
     def _kubeconfig(self) -> Seen:
         os.environ["KUBECONFIG"] = str(self.folder / "kubeconfig")
         self.person.paddle_aws("kubeconfig", str(self._config))
-        version = self._job().cluster.get("/version")
+        version = Run.find(NAME).cluster.get("/version")
         return {"kubernetes": version.get("gitVersion", "")}
 
     def _setup(self) -> Seen:
@@ -331,7 +321,7 @@ class Acceptance:
 
     def _kill(self) -> Seen:
         """Deletes a trainer's pod once a pass is complete."""
-        job = self._job()
+        job = Run.find(NAME)
         while True:
             view = job.status()
             if view.phase in ("done", "failed", "cancelled"):
@@ -348,7 +338,7 @@ class Acceptance:
 
     def _train_on(self) -> Seen:
         self.person.paddle_aws("wait", NAME)
-        view = self._job().status()
+        view = Run.find(NAME).status()
         passes = self._json("results", NAME)["passes"]
         attempt = view.progress.attempt if view.progress else 0
         if attempt < 2 or len(passes) != PASSES or not all(one["complete"] for one in passes):
@@ -394,6 +384,11 @@ class Acceptance:
         kept = {self._anonymous(f"{one['service']}: {one['expected']}") for one in left["left"]}
         return {"log_groups_that_came_back": len(again), "kept": sorted(kept)}
 
+    def _parts(self, stack: str) -> list[Seen]:
+        """Returns the resources of a stack."""
+        api, what = self._account.client("cloudformation"), "StackResourceSummaries[]"
+        return list(list_all(api, "list_stack_resources", what, StackName=stack))
+
     def _find_bootstrap(self) -> str:
         """Returns the name of the stack of this cluster's bootstrap; empty if there is none."""
         name = self._toolkit
@@ -406,8 +401,7 @@ class Acceptance:
 
         if not (stack := self._find_bootstrap()):
             return {}
-        api, what = self._account.client("cloudformation"), "StackResourceSummaries[]"
-        parts = list(list_all(api, "list_stack_resources", what, StackName=stack))
+        api, parts = self._account.client("cloudformation"), self._parts(stack)
         s3 = boto3.resource("s3", region_name=self._spec.region)
         kept = [one for one in parts if one["ResourceType"] == "AWS::S3::Bucket"]
         buckets = [s3.Bucket(one["PhysicalResourceId"]) for one in kept]
@@ -434,9 +428,6 @@ class Acceptance:
         end = lines.index({"{": "}", "[": "]"}[lines[begin]], begin)
         return json.loads("\n".join(lines[begin : end + 1]))
 
-    def _job(self) -> Run:
-        return Run.find(NAME)
-
     def _spent(self) -> float:
         began = self._paid_from
         return 0.0 if began is None else self._an_hour * (time.monotonic() - began) / 3600
@@ -461,11 +452,11 @@ class Acceptance:
         return text
 
 
-def _sentence(error: BaseException) -> str:
+def _sentence(error: BaseException | str) -> str:
     return str(error).strip() or type(error).__name__
 
 
-def _first_line(error: BaseException) -> str:
+def _first_line(error: BaseException | str) -> str:
     return _sentence(error).splitlines()[0]
 
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from paddle_aws.operations.errors import BadInput
 from paddle_aws.operations.jobs import rehearsal_backend
-from paddle_aws.operations.jobs.job_argument import resolve_job
+from paddle_aws.operations.jobs.job_source import resolve_job
 from paddle_aws.operations.jobs.rehearsal_backend import RehearsalBackend
 from paddle_aws.operations.jobs.run import Run
 from paddle_aws.operations.options import DEFAULT
@@ -28,10 +28,8 @@ def choose_backend(
         name = None if argument == DEFAULT else resolve_job(argument, None).name
         if name is None or rehearsal or name in rehearsal_backend.names():
             found = rehearsal_backend.load(name=name)
-            say(
-                f"the rehearsal of {found.name}, {found.age}"
-                + ("" if rehearsal else "; --no-rehearsal asks the cluster")
-            )
+            other = "" if rehearsal else "; --no-rehearsal asks the cluster"
+            say(f"the rehearsal of {found.name}, {found.age}{other}")
             return found
 
     return Run.find(argument, namespace=namespace, context=context, say=say)

@@ -70,14 +70,10 @@ def _refuse_no_file(setting: str, file: Path, remedy: str) -> None:
 
 def _read_as_the_data_job(file: Path, header: int) -> dict[str, Any]:
     """Returns what `paddle_node.data.first_lines` prints about a file."""
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "paddle_node.data.first_lines", str(file), str(header)],
-        env={**os.environ, "PYTHONPATH": str(Path(command_line.__file__).parents[1])},
-        stdout=subprocess.PIPE,
-        check=True,
-    )
-    document: dict[str, Any] = json.loads(done.stdout)
-    return document
+    words = [sys.executable, "-P", "-m", "paddle_node.data.first_lines", str(file), str(header)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(command_line.__file__).parents[1])}
+    done = subprocess.run(words, env=environment, stdout=subprocess.PIPE, check=True)
+    return dict(json.loads(done.stdout))
 
 
 def check_inputs(job: TrainingJob, job_file: Path) -> dict[str, Path]:
@@ -89,19 +85,16 @@ def check_inputs(job: TrainingJob, job_file: Path) -> dict[str, Path]:
     return files
 
 
-def tell_pod_security(job: TrainingJob, say: Callable[[str], None]) -> None:
-    """Warns of a namespace without restricted pod security, which holds for all its pods."""
-    if (level := job.pod_security_level) == "restricted":
-        return
-    risk = "take over their nodes" if level == "privileged" else "run as root"
-    say(
-        f"warning: namespace {job.namespace} gets {level} pod security instead of restricted: "
-        f"pods of anybody who may create pods there can {risk}"
-    )
-
-
-def tell_secrets(job: TrainingJob, say: Callable[[str], None]) -> None:
-    """Warns of secrets in the settings: all who may read ConfigMaps and Jobs see them."""
+def tell_risks(job: TrainingJob, say: Callable[[str], None]) -> None:
+    """Warns of a namespace without restricted pod security, which holds for all its pods, and of
+    secrets in the settings: all who may read ConfigMaps and Jobs see them.
+    """
+    if (level := job.pod_security_level) != "restricted":
+        risk = "take over their nodes" if level == "privileged" else "run as root"
+        say(
+            f"warning: namespace {job.namespace} gets {level} pod security instead of restricted: "
+            f"pods of anybody who may create pods there can {risk}"
+        )
     if names := [name for name in job.environment if _SECRET.search(name)]:
         say(
             f"warning: environment has {', '.join(names)}, which readers of the namespace see; "
@@ -141,24 +134,21 @@ def check_nodes(job: TrainingJob, cluster: ClusterSpec) -> None:
     """Raises BadInput for a pod that fits on no node of the cluster, as far as the names of machine
     types tell.
     """
-    if (
-        job.gpus.count
-        and not cluster.cluster.existing
-        and not any(group.gpu for group in cluster.nodes.values())
-    ):
+    if cluster.cluster.existing:
+        return
+    groups = cluster.nodes.values()
+    if job.gpus.count and not any(group.gpu for group in groups):
         raise BadInput(
             f"gpus.count is {job.gpus.count}: no group under `nodes` of cluster.yaml has `gpu: "
             "true`, so each pod would wait; add one and deploy, or leave gpus out"
         )
-    types = [kind for group in cluster.nodes.values() for kind in group.instance_types]
+    types = [kind for group in groups for kind in group.instance_types]
     vcpus = [most_vcpus(kind) for kind in types]
-    if cluster.cluster.existing or None in vcpus:
+    if None in vcpus:
         return
     most = max(filter(None, vcpus))
-    for setting, resources in (
-        ("resources", job.resources),
-        ("data_resources", job.data_resources),
-    ):
+    pods = {"resources": job.resources, "data_resources": job.data_resources}
+    for setting, resources in pods.items():
         if amount(resources.cpu) > most:
             raise BadInput(
                 f"{setting}.cpu is {resources.cpu}: the nodes of {', '.join(types)} have at most "
@@ -188,10 +178,8 @@ def check_deployed(job: TrainingJob, outputs_file: Path) -> None:
     cluster_file = outputs_file.with_name("cluster.yaml")
     uploads = job.local_file is not None or job.input_files
     takes = job.volume.kind == "efs" or bool(job.reads_bucket and uploads)
-    if not cluster_file.exists():
-        return
-    if outputs_file.exists():
+    if cluster_file.exists() and outputs_file.exists():
         # The manifests know the served namespace from the outputs; cluster.yaml may be newer.
         check_nodes(job, load_cluster(cluster_file))
-    elif takes:
+    elif cluster_file.exists() and takes:
         check_cluster(job, load_cluster(cluster_file))

@@ -30,14 +30,12 @@ class Evaluation(BaseModel, frozen=True):
     @classmethod
     def parse(cls, log: str) -> Self:
         """Parses what the process wrote, its own line last. Raises Failed."""
+        lines = [line for line in log.splitlines() if line.startswith("{")]
         try:
-            return cls.model_validate_json(
-                next((line for line in reversed(log.splitlines()) if line.startswith("{")), "")
-            )
+            return cls.model_validate_json(lines[-1] if lines else "")
         except ValidationError:
-            raise Failed(
-                "evaluate_pass.py printed no result: is the image of this version?"
-            ) from None
+            no_result = "evaluate_pass.py printed no result: is the image of this version?"
+            raise Failed(no_result) from None
 
 
 def check_program(job: str, settings: Mapping[str, str]) -> None:

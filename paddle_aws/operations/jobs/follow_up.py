@@ -53,7 +53,7 @@ def _follow(run: Run, *, verbose: bool, logs: bool) -> JobView:
 
     if logs or verbose:
         printer = log_stream.Printer(verbose=verbose)
-        view = log_stream.follow_job(run.follower, show=printer)
+        view = log_stream.follow_job(run.follower, printer)
         printer.end()
         return view
     screen = console()
@@ -65,4 +65,4 @@ def _follow(run: Run, *, verbose: bool, logs: bool) -> JobView:
         def show(line: log_stream.PodLine) -> None:
             table.hear(line.rank, clean(line.text))
 
-        return log_stream.follow_job(run.follower, show=show)
+        return log_stream.follow_job(run.follower, show)

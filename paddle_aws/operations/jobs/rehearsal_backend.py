@@ -25,12 +25,12 @@ from pydantic import AwareDatetime, TypeAdapter, ValidationError
 from paddle_aws.operations.errors import BadInput, Exit, Failed, TimedOut, translate_errors
 from paddle_aws.operations.jobs.evaluation import Evaluation, check_program
 from paddle_aws.operations.jobs.objects.job_objects import (
-    KINDS,
+    GROUPS,
     JobState,
     newest_training,
     settings_of,
 )
-from paddle_aws.operations.jobs.objects.kind import Phase
+from paddle_aws.operations.jobs.objects.object_fields import Phase
 from paddle_aws.operations.jobs.objects.pod_state import PodState
 from paddle_aws.operations.jobs.progress.training_progress import parse_log
 from paddle_aws.operations.jobs.saved_results import SavedResults
@@ -137,10 +137,9 @@ class RehearsalBackend(SavedResults):
         view = self.read_state()
         goodput = None
         first = [pod for pod in view.pods if (pod.component, pod.rank) == ("trainer", 0)]
-        if first:
-            for log in self._log_files(first[-1]):
-                lines = self._read_log(log, -TAIL).decode(errors="replace").splitlines()
-                _, goodput = parse_log(lines)
+        for log in self._log_files(first[-1]) if first else ():
+            lines = self._read_log(log, -TAIL).decode(errors="replace").splitlines()
+            _, goodput = parse_log(lines)
         with self.volume() as volume:  # Which checks whose logs these were, too.
             return replace(view, progress=progress.read(volume.read), goodput=goodput)
 
@@ -213,7 +212,7 @@ class RehearsalBackend(SavedResults):
             )
         (self._folder / CANCEL).touch()
         deadline = time.monotonic() + CANCEL_DEADLINE
-        while self.running and not _has_ended(self.read_state(), jobs[0].object):
+        while self.running and self._runs(jobs[0].object):
             if time.monotonic() > deadline:
                 raise Failed(
                     f"the pods of {jobs[0].object} have not ended within {CANCEL_DEADLINE:.0f} s"
@@ -221,17 +220,21 @@ class RehearsalBackend(SavedResults):
             time.sleep(POLL_INTERVAL)
         return [f"Job {jobs[0].object}"]
 
+    def _runs(self, name: str) -> bool:
+        """Returns whether the Job of that name has not ended."""
+        view = self.read_state()
+        return any(
+            job and job.object == name and not job.ended for job in (view.data, view.training)
+        )
+
     def settings(self) -> dict[str, str]:
         documents: list[dict[str, Any]] = []
         for file in sorted(self.manifests.glob("*.yaml")):
             documents += filter(None, yaml.load_all(file.read_text(), yaml.CSafeLoader))
-        runs = [document for document in documents if document["kind"] in KINDS]
+        runs = [document for document in documents if document["kind"] in GROUPS]
         training = newest_training(runs)
-        configs = {
-            document["metadata"]["name"]: document.get("data", {})
-            for document in documents
-            if document["kind"] == "ConfigMap"
-        }
+        maps = [document for document in documents if document["kind"] == "ConfigMap"]
+        configs = {it["metadata"]["name"]: it.get("data", {}) for it in maps}
         return settings_of(training, lambda name: configs.get(name, {})) if training else {}
 
     @contextmanager
@@ -249,23 +252,16 @@ class RehearsalBackend(SavedResults):
         """Measures the newest complete pass on the held-out records. Raises BadInput, Failed."""
         self._own_record()
         check_program(self.name, self.settings())
-        done = subprocess.run(
-            # -P: nothing in this folder may take the place of this project's modules.
-            [sys.executable, "-P", "-m", "paddle_aws.rehearsal.evaluation", self.name],
-            cwd=self._folder.parent,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        # -P: nothing in this folder may take the place of this project's modules.
+        words = [sys.executable, "-P", "-m", "paddle_aws.rehearsal.evaluation", self.name]
+        done = subprocess.run(words, cwd=self._folder.parent, capture_output=True, text=True)
         if done.returncode:
             raise (BadInput if done.returncode == Exit.BAD_INPUT else Failed)(done.stderr.strip())
         self._own_record()
         return Evaluation.parse(done.stdout)
 
     def _own_record(self) -> RehearsalRecord:
-        """Returns this rehearsal's record as it is now. Raises Failed if another rehearsal has
-        replaced it.
-        """
+        """Returns this rehearsal's record as it is now. Raises Failed if another replaced it."""
         now = load(self._folder, self.name)
         if now.record.run != self.record.run:
             raise Failed(
@@ -290,9 +286,7 @@ class RehearsalBackend(SavedResults):
 
 
 def _mark_killed(view: JobView) -> JobView:
-    """Returns the view of a rehearsal whose process died without a record: its pods died with
-    it.
-    """
+    """Returns the view of a rehearsal that was killed: its pods died with it."""
     reason = "the rehearsal was killed"
 
     def end(job: JobState | None) -> JobState | None:
@@ -332,13 +326,6 @@ def _holder(folder: Path) -> dict[str, str] | None:
         return None
     finally:
         os.close(lock)
-
-
-def _has_ended(view: JobView, name: str) -> bool:
-    """Returns whether the Job of that name has ended."""
-    return all(
-        job.ended for job in (view.data, view.training) if job is not None and job.object == name
-    )
 
 
 def read_record(place: Path) -> RehearsalRecord | None:

@@ -1,7 +1,6 @@
 """Starts a rehearsal of a job, in a process of its own, and finds it again when it has ended."""
 
 import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -12,24 +11,8 @@ from paddle_aws.operations.jobs.job_source import JobSource
 from paddle_aws.operations.jobs.rehearsal_backend import RehearsalBackend
 from paddle_aws.operations.jobs.run import log
 
-
-def command(
-    job: JobSource,
-    *,
-    volume: Literal["new", "keep"],
-    data: Path | None,
-    no_try: bool,
-    outputs: Path,
-    image_file: Path,
-    verbose: bool = False,
-) -> list[str]:
-    """Returns the command line of a rehearsal without a deploy."""
-    # -P: nothing in the user's folder may take the place of this project's modules.
-    words = [sys.executable, "-P", "-m", "paddle_aws.rehearsal", "--local", "--job", str(job.file)]
-    words += job.words()
-    words += ["--volume", volume, "--outputs", str(outputs), "--image-file", str(image_file)]
-    words += ["--data", str(data)] if data is not None else []
-    return words + ["--no-try"] * no_try + ["--verbose"] * verbose
+REHEARSE = ("paddle_aws.rehearsal", "--local")
+"""A rehearsal without a deploy."""
 
 
 @translate_errors()
@@ -52,13 +35,8 @@ def rehearse(
     """
     if volume not in ("new", "keep"):
         raise BadInput(f"volume is {volume!r}: new or keep is allowed")
-    words = command(
-        JobSource.from_job(job),
-        volume=volume,
-        data=None if data is None else Path(data),
-        no_try=no_try,
-        outputs=Path(outputs),
-        image_file=Path(image_file),
+    words = JobSource.from_job(job).command(
+        *REHEARSE, volume=volume, data=data, no_try=no_try, outputs=outputs, image_file=image_file
     )
     with subprocess.Popen(
         words,

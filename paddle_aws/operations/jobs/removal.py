@@ -75,46 +75,33 @@ def remove_all(cluster: ClusterApi, name: str, namespace: str) -> list[str]:
     gone = [path(run) for run in runs(cluster, namespace, selector(name))]
     for place in gone:
         remove(cluster, place)
-    for place, _ in _list_objects(cluster, pods(namespace), name):
-        # Inspection pods, and pods whose Job was deleted without them.
+    # Inspection pods, and pods whose Job was deleted without them.
+    for place in _list_objects(cluster, pods(namespace), name):
         cluster.delete(place)
-    objects = [
-        document
-        for collection in NAMESPACED
-        for document in _list_objects(cluster, collection.format(namespace), name)
-    ]
-    for place, _ in objects:
+    objects: list[str] = []
+    for kind in NAMESPACED:
+        objects += _list_objects(cluster, kind.format(namespace), name)
+    for place in objects:
         cluster.delete(place)
-    volumes = [
-        *_list_objects(cluster, CLAIMS.format(namespace), name),
-        *_volumes(cluster, name, namespace),
-    ]
-    for place, _ in volumes:
+    # A volume has no namespace: one of an equally named job in another namespace is not ours.
+    every = _list_objects(cluster, "/api/v1/persistentvolumes", name)
+    volumes = list(_list_objects(cluster, CLAIMS.format(namespace), name))
+    for place, volume in every.items():
+        claim = volume.get("spec", {}).get("claimRef", {})
+        volumes += [place] if claim.get("namespace", namespace) == namespace else []
+    for place in volumes:
         cluster.delete(place)
-    for place, _ in volumes:
+    for place in volumes:
         remove(cluster, place)
-    gone += [place for place, _ in (*objects, *volumes)]
-    return ["/".join(place.split("/")[-2:]) for place in gone]
+    return ["/".join(place.split("/")[-2:]) for place in (*gone, *objects, *volumes)]
 
 
-def _list_objects(cluster: ClusterApi, collection: str, name: str) -> list[tuple[str, Object]]:
-    """Returns the job's objects in a collection, with their paths."""
-    return [
-        (f"{collection}/{document['metadata']['name']}", document)
+def _list_objects(cluster: ClusterApi, collection: str, name: str) -> dict[str, Object]:
+    """Returns the job's objects in a collection, by their paths."""
+    return {
+        f"{collection}/{document['metadata']['name']}": document
         for document in cluster.items(collection, selector(name))
-    ]
-
-
-def _volumes(cluster: ClusterApi, name: str, namespace: str) -> list[tuple[str, Object]]:
-    """Returns the job's volumes. They have no namespace: one of an equally named job in another
-    namespace is not ours.
-    """
-    volumes = _list_objects(cluster, "/api/v1/persistentvolumes", name)
-    return [
-        volume
-        for volume in volumes
-        if volume[1].get("spec", {}).get("claimRef", {}).get("namespace", namespace) == namespace
-    ]
+    }
 
 
 def remove(cluster: ClusterApi, place: str) -> None:
@@ -129,16 +116,11 @@ def remove(cluster: ClusterApi, place: str) -> None:
         name, passed = "/".join(place.split("/")[-2:]), time.monotonic() - began
         # Kubernetes' own finalizers wait for the pods; any other waits for the controller that set
         # it.
-        holders = [
-            finalizer
-            for finalizer in document.get("metadata", {}).get("finalizers", ())
-            if "/" in finalizer.removeprefix("kubernetes.io/")
-        ]
-        waits = (
-            f"{', '.join(holders)} holds it: does its controller run?"
-            if holders
-            else "a pod that belongs to it or uses it has not ended"
-        )
+        finalizers = document.get("metadata", {}).get("finalizers", ())
+        holders = [it for it in finalizers if "/" in it.removeprefix("kubernetes.io/")]
+        waits = "a pod that belongs to it or uses it has not ended"
+        if holders:
+            waits = f"{', '.join(holders)} holds it: does its controller run?"
         if passed > most:
             raise Failed(
                 f"{name} is not gone after {most:.0f} s: {waits}; run this command again once it "
@@ -157,11 +139,6 @@ def remove(cluster: ClusterApi, place: str) -> None:
 def grace(document: Object) -> float:
     """Returns the seconds that the pods of a Job or PaddleJob, or a pod, may take to save."""
     spec = document.get("spec", {})
-    templates = [
-        spec,
-        *(
-            role.get("template", {}).get("spec", {})
-            for role in (spec, spec.get("worker", {}), spec.get("ps", {}))
-        ),
-    ]
+    roles = (spec, spec.get("worker", {}), spec.get("ps", {}))
+    templates = [spec, *(role.get("template", {}).get("spec", {}) for role in roles)]
     return float(max(template.get("terminationGracePeriodSeconds") or 0 for template in templates))

@@ -14,14 +14,13 @@ from typing import Any, Self
 
 from k8s_charts.spec import TrainingJob
 from paddle_aws.operations.account.aws import client
-from paddle_aws.operations.account.bucket_upload import bar, upload_files
+from paddle_aws.operations.account.bucket_upload import Progress, bar, upload_files
 from paddle_aws.operations.cluster.cluster_api import ApiError, ClusterApi
 from paddle_aws.operations.errors import Failed, TimedOut, translate_errors
 from paddle_aws.operations.images.used_image import mark_used
 from paddle_aws.operations.jobs import rehearsal_backend, removal, trial
 from paddle_aws.operations.jobs.evaluation import Evaluation, check_program, measure
-from paddle_aws.operations.jobs.job_argument import resolve_job
-from paddle_aws.operations.jobs.job_source import JobSource
+from paddle_aws.operations.jobs.job_source import JobReference, JobSource, resolve_job
 from paddle_aws.operations.jobs.objects.job_objects import (
     newest_training,
     runs,
@@ -121,7 +120,7 @@ class Run(SavedResults):
         self, selection: PodSelection, tail: int | None, show: Callable[[PodLine], None]
     ) -> JobView:
         """Shows the pods' lines as they arrive until the job ends; returns its last view."""
-        return log_stream.follow_job(self.follower, selection, tail, show)
+        return log_stream.follow_job(self.follower, show, selection, tail)
 
     @translate_errors()
     def cancel(self) -> list[str]:
@@ -144,26 +143,19 @@ class Run(SavedResults):
     @contextmanager
     def volume(self) -> Iterator[VolumeAccess]:
         self._require_own()
-        with mount_volume(
-            self.cluster, self.name, self.namespace, write=False, described_by=self.file
-        ) as volume:
+        which = JobReference(self.name, self.namespace, self.file)
+        with mount_volume(self.cluster, which, write=False) as volume:
             yield volume
             self._require_own()  # It may have been replaced meanwhile.
 
     def _require_own(self) -> None:
-        """Raises Failed if a training was submitted under this name after the one that was
-        submitted here.
-        """
+        """Raises Failed if a training was submitted under this name after this one."""
         if not self.training:
             return
         found = runs(self.cluster, self.namespace, selector(self.name))
+        others = [run for run in found if run["metadata"]["name"] != self.training]
         later = newest_training(
-            [
-                run
-                for run in found
-                if run["metadata"]["name"] != self.training
-                and run["metadata"]["uid"] not in self.earlier
-            ]
+            [run for run in others if run["metadata"]["uid"] not in self.earlier]
         )
         if later is not None:
             raise Failed(
@@ -224,13 +216,10 @@ def upload_program(cluster: ClusterApi, submission: Submission) -> None:
     with TemporaryDirectory() as folder:
         file = Path(folder, f"{archive.digest}.tar")
         archive.write(file)
-        submission.apply(
-            cluster, [document for document in submission.documents if document["kind"] in VOLUME]
-        )
+        needed = [document for document in submission.documents if document["kind"] in VOLUME]
+        submission.apply(cluster, needed)
         with (
-            mount_volume(
-                cluster, job.name, job.namespace, write=True, described_by=submission
-            ) as volume,
+            mount_volume(cluster, submission, write=True) as volume,
             bar(archive.root.name, file.stat().st_size) as progress,
         ):
             sent = upload(volume, [(file, file.name)], "programs", progress)
@@ -253,9 +242,7 @@ def upload_data(cluster: ClusterApi, submission: Submission) -> None:
         upload_files(client("s3"), file, data_job.source(job, submission.deployed.outputs))
         return
     with (
-        mount_volume(
-            cluster, job.name, job.namespace, write=True, described_by=submission
-        ) as volume,
+        mount_volume(cluster, submission, write=True) as volume,
         bar(file.name, file.stat().st_size) as progress,
     ):
         sent = put_data(volume, job, file, progress)
@@ -276,9 +263,7 @@ def upload_inputs(cluster: ClusterApi, submission: Submission) -> None:
             address = data_job.input_source(job, name, submission.deployed.outputs)
             upload_files(client("s3"), file, address)
         return
-    with mount_volume(
-        cluster, job.name, job.namespace, write=True, described_by=submission
-    ) as volume:
+    with mount_volume(cluster, submission, write=True) as volume:
         for name, file in files.items():
             with bar(file.name, file.stat().st_size) as progress:
                 put_input(volume, job, name, file, progress)
@@ -286,11 +271,7 @@ def upload_inputs(cluster: ClusterApi, submission: Submission) -> None:
 
 
 def put_input(
-    volume: Volume,
-    job: TrainingJob,
-    name: str,
-    file: Path,
-    progress: Callable[[int], None] = lambda _: None,
+    volume: Volume, job: TrainingJob, name: str, file: Path, progress: Progress = lambda _: None
 ) -> None:
     """Puts an input's local file into the job's folder on its volume, as `put_data`."""
     place = job.place_of_input(name).relative_to(job.name)
@@ -298,7 +279,7 @@ def put_input(
 
 
 def put_data(
-    volume: Volume, job: TrainingJob, file: Path, progress: Callable[[int], None] = lambda _: None
+    volume: Volume, job: TrainingJob, file: Path, progress: Progress = lambda _: None
 ) -> bool:
     """Puts the local data file into the job's folder on its volume, whole and with its content
     compared; returns whether it had to be sent. For jobs with a place for it (`job.uploaded`).
@@ -320,17 +301,16 @@ def split_data(submission: Submission, follower: Follower) -> None:
     submission.delete_ended(cluster, data=True)
     cluster.apply(submission.data_job)
     last = follower.wait_until(waiting.has_data_ended)
+    failed, of = "", "environment" if last.unbuilt else "data"
     if last.unbuilt:
-        raise Failed(
-            f"job {job.name}: its environment could not be built: {last.reason}; "
-            f"`paddle-aws logs {job_arguments(job.name, job.namespace)} --of environment` shows "
-            "its log"
-        )
-    if last.data is not None and last.data.phase == "failed":
+        failed = f"its environment could not be built: {last.reason}"
+    elif last.data is not None and last.data.phase == "failed":
         pod = culprit(pod for pod in last.pods if pod.component == "data")
+        failed = f"the data split failed: {pod.failure if pod else last.data.reason}"
+    if failed:
+        arguments = job_arguments(job.name, job.namespace)
         raise Failed(
-            f"job {job.name}: the data split failed: {pod.failure if pod else last.data.reason}; "
-            f"`paddle-aws logs {job_arguments(job.name, job.namespace)} --of data` shows its log"
+            f"job {job.name}: {failed}; `paddle-aws logs {arguments} --of {of}` shows its log"
         )
     what = "the data is split" if job.data is not None else "what the program reads is there"
     cluster.say(f"{what}: {submission.data_job['metadata']['name']} is done")

@@ -14,12 +14,7 @@ from k8s_charts.deployed import Deployed
 from k8s_charts.spec import TrainingJob
 from paddle_aws.operations.cluster.cluster_api import ClusterApi, NotInstalled, Object
 from paddle_aws.operations.errors import BadInput, Failed
-from paddle_aws.operations.jobs.early_checks import (
-    check_data,
-    check_deployed,
-    check_host_path,
-    check_inputs,
-)
+from paddle_aws.operations.jobs import early_checks
 from paddle_aws.operations.jobs.job_source import JobSource
 from paddle_aws.operations.jobs.objects.job_objects import (
     component,
@@ -56,11 +51,19 @@ class Submission:
 
         job = source.load(fetch=True)
         deployed = Deployed.load(job, outputs_file, image_file)
-        check_deployed(job, outputs_file)
-        check_host_path(job, deployed.outputs)
+        early_checks.check_deployed(job, outputs_file)
+        early_checks.check_host_path(job, deployed.outputs)
         return cls(
             job, source, deployed, tuple(documents.documents(job, deployed.outputs, deployed.image))
         )
+
+    @property
+    def name(self) -> str:
+        return self.job.name
+
+    @property
+    def namespace(self) -> str:
+        return self.job.namespace
 
     @property
     def file(self) -> Path:
@@ -75,9 +78,8 @@ class Submission:
     @property
     def data_job(self) -> Object | None:
         """The data-split Job, if there is one."""
-        return next(
-            (d for d in self.documents if d["kind"] == "Job" and component(d) == "data"), None
-        )
+        jobs = (document for document in self.documents if document["kind"] == "Job")
+        return next((job for job in jobs if component(job) == "data"), None)
 
     @property
     def training(self) -> Object:
@@ -103,11 +105,8 @@ class Submission:
 
     def documents_after_data(self) -> list[Object]:
         """Returns the documents to apply once the data is on the volume."""
-        return list(
-            self.documents[self.documents.index(self.data_job) + 1 :]
-            if self.data_job
-            else self.documents
-        )
+        after = self.documents.index(self.data_job) + 1 if self.data_job else 0
+        return list(self.documents[after:])
 
     def check(self, cluster: ClusterApi, again: bool = False) -> None:
         """Raises BadInput if this cluster cannot take the job now; `again` allows a finished run to
@@ -119,40 +118,34 @@ class Submission:
                 "outputs.json`, or name your own in the job file: any Kubernetes is enough then "
                 "(docs/jobs.md)"
             )
-        check_data(self.job, self.file, cluster.say)
-        check_inputs(self.job, self.file)
-        defined = {
-            d["spec"]["names"]["kind"]
-            for d in self.documents
-            if d["kind"] == "CustomResourceDefinition"
-        }
+        early_checks.check_data(self.job, self.file, cluster.say)
+        early_checks.check_inputs(self.job, self.file)
+        definitions = [d for d in self.documents if d["kind"] == "CustomResourceDefinition"]
+        defined = {definition["spec"]["names"]["kind"] for definition in definitions}
         for document in self.documents:
             if document["kind"] not in defined:
                 cluster.path(document)
-        self._check_runs(cluster, again)
-
-    def _check_runs(self, cluster: ClusterApi, again: bool) -> None:
-        name, namespace = self.job.name, self.job.namespace
+        name = self.name
         before = [
             document["metadata"]["name"]
             for document in self.documents
             if document["kind"] == "Job" and component(document) in ("data", "environment")
         ]
-        for run in runs(cluster, namespace, selector(name)):
+        for run in self._runs(cluster):
             run_name, since = run["metadata"]["name"], age(creation_time(run))
             if not has_ended(run):
                 if run_name in before:
                     continue
                 raise BadInput(
                     f"job {name} runs already ({run_name}, for {since}): wait for it, end it with "
-                    f"`paddle-aws cancel {job_arguments(name, namespace)}`, or give this one "
+                    f"`paddle-aws cancel {job_arguments(name, self.namespace)}`, or give this one "
                     "another name"
                 )
             if run_name == self.training["metadata"]["name"] and not again:
                 raise BadInput(
                     f"this job has run already ({run_name}, {since} ago): `paddle-aws resume` "
                     "continues it from its newest pass, `paddle-aws delete "
-                    f"{job_arguments(name, namespace)}` removes it from the cluster"
+                    f"{job_arguments(name, self.namespace)}` removes it from the cluster"
                 )
 
     def apply(self, cluster: ClusterApi, documents: list[Object]) -> None:
@@ -162,7 +155,9 @@ class Submission:
         deadline = time.monotonic() + KIND_DEADLINE
         if any(component(document) == "environment" for document in documents):
             # It may have failed; where the environment is on the volume, a new one ends at once.
-            self._forget_environments(cluster)
+            for run in self._runs(cluster):
+                if component(run) == "environment" and has_ended(run):
+                    remove(cluster, path(run))
         for document in documents:
             while True:
                 try:
@@ -178,31 +173,22 @@ class Submission:
             names = ", ".join(dict.fromkeys(document["kind"] for document in documents))
             cluster.say(f"applied {len(documents)} objects to cluster {cluster.name}: {names}")
 
-    def _forget_environments(self, cluster: ClusterApi) -> None:
-        for environment in runs(cluster, self.job.namespace, selector(self.job.name)):
-            if component(environment) == "environment" and has_ended(environment):
-                remove(cluster, path(environment))
-
     def data_jobs(self, cluster: ClusterApi) -> list[Object]:
         """Returns this job's data Jobs that the cluster still has, including those of earlier job
         files.
         """
-        return [
-            d
-            for d in runs(cluster, self.job.namespace, selector(self.job.name))
-            if component(d) == "data"
-        ]
+        return [run for run in self._runs(cluster) if component(run) == "data"]
+
+    def _runs(self, cluster: ClusterApi) -> list[Object]:
+        return runs(cluster, self.namespace, selector(self.name))
 
     def delete_ended(self, cluster: ClusterApi, *, data: bool) -> None:
         """Deletes this job's ended training, so that it can run again; with `data`, all its ended
         data Jobs instead. The next one splits again, and is the only one that says whose the shards
         are.
         """
-        for run in runs(cluster, self.job.namespace, selector(self.job.name)):
-            meant = (
-                component(run) == "data"
-                if data
-                else run["metadata"]["name"] == self.training["metadata"]["name"]
-            )
+        training = self.training["metadata"]["name"]
+        for run in self._runs(cluster):
+            meant = component(run) == "data" if data else run["metadata"]["name"] == training
             if meant and has_ended(run):
                 remove(cluster, path(run))

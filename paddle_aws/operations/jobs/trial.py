@@ -24,7 +24,6 @@ from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.program_archive import ProgramArchive
 from paddle_aws.operations.errors import BadInput, Failed, Unreachable, translate_errors
 from paddle_aws.operations.images import interpreter, packages
-from paddle_aws.operations.jobs import written_requirements
 from paddle_aws.operations.jobs.early_checks import check_data
 from paddle_aws.operations.jobs.job_source import JobSource
 from paddle_aws.operations.screen import say
@@ -110,12 +109,12 @@ def check_packages(
     places = ", ".join(f"{module} ({place})" for module, place in list(modules.items())[:5])
     more = f" and {len(modules) - 5} more" if len(modules) > 5 else ""
     if write:
-        written_requirements.write(job_file, wanted)
-        say(f"{job_file}: program.{written_requirements.show(wanted)}")
+        packages.write_requirements(job_file, wanted)
+        say(f"{job_file}: program.{packages.show_requirements(wanted)}")
         return
     raise BadInput(
         f"the image lacks {places}{more}: below `program:` in {job_file.name} write (or let "
-        f"`paddle-aws try --write` do it)\n{written_requirements.show(wanted)}"
+        f"`paddle-aws try --write` do it)\n{packages.show_requirements(wanted)}"
     )
 
 
@@ -163,7 +162,6 @@ def run_program(
         **os.environ,
         **job.environment,
         "TRAINING_ROLE": "TRIAL",
-        "PATH": f"{python}:{os.environ.get('PATH', '')}",
         "PYTHONWARNINGS": "ignore",
         Variable.RUNTIME: job.way.runtime,
         Variable.TRIED_IMAGE: job.image or "",
@@ -177,32 +175,20 @@ def run_program(
         environment[Variable.TRAINERS] = str(job.trainers)
         environment[Variable.APART] = "true" if job.apart else ""
     with tempfile.TemporaryDirectory() as name:
-        scratch = Path(name).resolve()
-        program.write(scratch / "program.tar")
-        shutil.unpack_archive(scratch / "program.tar", scratch / "program")
+        scratch, script = Path(name).resolve(), Path(name).resolve() / "program" / "train.py"
+        environment |= _unpack(job, program, python, scratch, script.parent)
         (scratch / "left-out.json").write_text(json.dumps(program.left_out()))
         home = scratch / "home"
         home.mkdir()
-        # Only paddle_node: that Python must not import other modules of this project.
-        (scratch / "path").mkdir()
-        (scratch / "path" / "paddle_node").symlink_to(Path(command_line.__file__).parent)
-        # As in a pod: the program's own path first.
-        environment["PYTHONPATH"] = os.pathsep.join(
-            filter(None, (job.environment.get("PYTHONPATH"), str(scratch / "path")))
-        )
-        trial: list[str | Path] = [
-            "-P",  # A script's path does not begin with the folder where it is started.
-            "-m",
-            "paddle_node.training.trial",
-            scratch / "program" / "train.py",
-        ]
+        # -P: a script's path does not begin with the folder where it is started.
+        trial: list[str | Path] = ["-P", "-m", "paddle_node.training.trial", script]
         words = [python / "python", *trial, *job.arguments]
         out = subprocess.PIPE if quiet else None
         try:
             done = subprocess.run(
                 words,
                 env=environment,
-                cwd=home if job.way.passes else scratch / "program",
+                cwd=home if job.way.passes else script.parent,
                 text=True,
                 stdout=out,
                 stderr=subprocess.PIPE,
@@ -216,21 +202,34 @@ def run_program(
             ) from None
         with suppress(FileNotFoundError):
             if missing is not None:
-                for modules, places in zip(
-                    missing, json.loads((scratch / "missing.json").read_text()), strict=True
-                ):
+                found = json.loads((scratch / "missing.json").read_text())
+                for modules, places in zip(missing, found, strict=True):
                     modules.update(places)
     errors = done.stderr.strip()
-    _check_end(done.returncode, errors, scratch / "program")
+    _check_end(done.returncode, errors, script.parent)
     if errors and not quiet:
         say(errors)
     return done.stdout or ""
 
 
+def _unpack(
+    job: TrainingJob, program: ProgramArchive, python: Path, scratch: Path, target: Path
+) -> dict[str, str]:
+    """Unpacks the program to `target`; returns the variables by which it finds its modules."""
+    archive, modules = scratch / "program.tar", scratch / "path"
+    program.write(archive)
+    shutil.unpack_archive(archive, target)
+    # Only paddle_node: that Python must not import other modules of this project.
+    modules.mkdir()
+    (modules / "paddle_node").symlink_to(Path(command_line.__file__).parent)
+    # As in a pod: the program's own path first.
+    paths = filter(None, (job.environment.get("PYTHONPATH"), str(modules)))
+    path = f"{python}:{os.environ.get('PATH', '')}"
+    return {"PATH": path, "PYTHONPATH": os.pathsep.join(paths)}
+
+
 def _check_end(code: int, errors: str, program: Path) -> None:
-    """Checks how a trial of the files in `program` ended. Raises BadInput, or Unreachable if the
-    source is.
-    """
+    """Raises BadInput, or Unreachable if the source is, for a trial that failed."""
     last = errors.rpartition("\n")[2]
     if code == ExitCode.SOURCE_UNREACHABLE:
         raise Unreachable(f"data.source cannot be read from here: {last}; name a file with --data")
@@ -267,22 +266,16 @@ def run_command(
         folder = scratch / str(job.volume.mount_path).lstrip("/") / job.name
         unpacked = contract.path(contract.UNPACKED, {"PADDLE_NODE_ROOT": str(scratch)})
         unpacked.parent.mkdir(parents=True)
-        program.write(scratch / "program.tar")
-        shutil.unpack_archive(scratch / "program.tar", unpacked)
+        found = _unpack(job, program, python, scratch, unpacked)
         if not (unpacked / "output").exists():
             (unpacked / "output").symlink_to(
                 contract.path(contract.ATTEMPT, {"PADDLE_NODE_ROOT": str(scratch)}) / "output"
             )
-        (scratch / "path").mkdir()
-        (scratch / "path" / "paddle_node").symlink_to(Path(command_line.__file__).parent)
         _lay_data(job, source, inputs, folder, unpacked)
         environment = {
             **os.environ,
             **training_job.settings(job),
-            "PATH": f"{python}:{os.environ.get('PATH', '')}",
-            "PYTHONPATH": os.pathsep.join(
-                filter(None, (job.environment.get("PYTHONPATH"), str(scratch / "path")))
-            ),
+            **found,
             "PADDLE_NODE_ROOT": str(scratch),
             Variable.JOB_NAME: job.name,
             Variable.JOB_PATH: str(job.volume.mount_path),
@@ -308,11 +301,7 @@ def run_command(
 
 
 def _lay_data(
-    job: TrainingJob,
-    source: Path | None,
-    inputs: Mapping[str, Path],
-    folder: Path,
-    program: Path,
+    job: TrainingJob, source: Path | None, inputs: Mapping[str, Path], folder: Path, program: Path
 ) -> None:
     """Puts data and inputs where the command looks for them, as the data job does; data in a folder
     stays as it is. Raises BadInput.
@@ -321,6 +310,7 @@ def _lay_data(
     shard.parent.mkdir(parents=True)
     laid = source is not None and source.is_file()
     if laid or inputs:
+        files = {name: str(file.resolve()) for name, file in inputs.items()}
         shared = job.data is not None and job.data.shared
         environment = {
             **os.environ,
@@ -331,9 +321,7 @@ def _lay_data(
             Variable.HEADER: str(int(job.data is not None and job.data.header)),
             "SHUFFLE_SEED": "0",
             "PROGRAM_FROM": str(program),
-            Variable.INPUTS: json.dumps(
-                {name: str(file.resolve()) for name, file in inputs.items()}
-            ),
+            Variable.INPUTS: json.dumps(files),
         }
         words = [sys.executable, str(interpreter.PROJECT / "trainer_image" / "split_data.py")]
         done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)

@@ -51,21 +51,12 @@ def forward_port(document: str, region: str, port: int, ready: Callable[[], None
     try:
         ready()
         response = {name: session[name] for name in ("SessionId", "TokenValue", "StreamUrl")}
-        profile = os.environ.get("AWS_PROFILE", "")
-        command = [
-            plugin,
-            RESPONSE,
-            region,
-            "StartSession",
-            profile,
-            json.dumps(request),
-            ssm.meta.endpoint_url,
-        ]
+        session_of = [region, "StartSession", os.environ.get("AWS_PROFILE", "")]
+        command = [plugin, RESPONSE, *session_of, json.dumps(request), ssm.meta.endpoint_url]
+        environment = {**os.environ, RESPONSE: json.dumps(response)}
         # The plugin's output goes to stderr, apart from the results; at Ctrl-C the plugin gets the
         # same signal.
-        if code := subprocess.call(
-            command, env={**os.environ, RESPONSE: json.dumps(response)}, stdout=2
-        ):
+        if code := subprocess.call(command, env=environment, stdout=2):
             raise Failed(f"{PLUGIN} ended with {code}: what it printed says why")
     finally:
         # The plugin ends the session too, and one without a plugin ends on its own: a user who may
@@ -82,11 +73,8 @@ def machines(ec2: Any, document: str) -> list[str]:
         {"Name": f"tag:{TAG}", "Values": [document]},
         {"Name": "instance-state-name", "Values": ["running"]},
     ]
-    return list(
-        list_all(
-            ec2, "describe_instances", "Reservations[].Instances[].InstanceId", Filters=filters
-        )
-    )
+    path = "Reservations[].Instances[].InstanceId"
+    return list(list_all(ec2, "describe_instances", path, Filters=filters))
 
 
 def _plugin() -> str:
@@ -97,14 +85,10 @@ def _plugin() -> str:
             f"{PLUGIN} is not installed: a tunnel needs it (AWS's documents name it the Session "
             "Manager plugin)"
         )
-    installed = subprocess.run(
-        [path, "--version"], capture_output=True, text=True, check=False
-    ).stdout.strip()
-    version = (
-        tuple(int(part) for part in installed.split("."))
-        if re.fullmatch(r"\d+(\.\d+){1,3}", installed)
-        else ()
-    )
+    done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
+    installed = done.stdout.strip()
+    numbers = installed.split(".") if re.fullmatch(r"\d+(\.\d+){1,3}", installed) else ()
+    version = tuple(map(int, numbers))
     if version <= LAST_WITHOUT_ENVIRONMENT:
         least = ".".join(map(str, LAST_WITHOUT_ENVIRONMENT))
         raise BadInput(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from paddle_aws.operations.account.access.eks import admits, is_same_principal
+from paddle_aws.operations.account.access.entries import admits, is_same_principal
 from paddle_aws.operations.account.aws import client, list_all
 from paddle_aws.operations.account.check import Check, Findings, Found, ok, problem, warning
 from paddle_aws.operations.account.cluster_account import BROKEN, ClusterAccount
@@ -84,13 +84,12 @@ class AccountChecks(ClusterAccount):
 
         session, region = get_session(), self.spec.region
         partition = session.get_partition_for_region(region)
-        lacking = [
-            service
+        # A global service, such as IAM, is in no region.
+        offered = {
+            service: session.get_available_regions(service, partition) or [region]
             for service in used_services(self.spec)
-            # A global service, such as IAM, is in no region.
-            if (regions := session.get_available_regions(service, partition))
-            and region not in regions
-        ]
+        }
+        lacking = [service for service, regions in offered.items() if region not in regions]
         source = f"botocore {botocore.__version__}"
         if lacking:
             yield problem(
@@ -119,16 +118,10 @@ class AccountChecks(ClusterAccount):
         """Asks whether the account is on AWS's free plan, as new ones are since July 2025: it
         starts free-tier types alone (aws-samples/eks-workshop-v2#1644).
         """
-        from botocore.exceptions import ClientError
-
         if not self._in_aws:
             return
-        try:
-            state = client("freetier", "us-east-1").get_account_plan_state()
-        except ClientError as error:
-            if not ABSENT.search(error.response["Error"]["Code"]):
-                raise
-            state = {}  # An account of before has none.
+        # An account of before has none.
+        state = _find(client("freetier", "us-east-1").get_account_plan_state)
         kinds = sorted({kind for group in machines(self.spec) for kind in group.types})
         if state.get("accountPlanType") != "FREE":
             yield ok("the account is not on AWS's free plan")
@@ -153,10 +146,8 @@ class AccountChecks(ClusterAccount):
         return bool(get_session().get_partition_for_region(self.spec.region) == "aws")
 
     def zones(self) -> Findings:
-        offered = {
-            zone["ZoneName"]: zone
-            for zone in self.client("ec2").describe_availability_zones()["AvailabilityZones"]
-        }
+        answer = self.client("ec2").describe_availability_zones()
+        offered = {zone["ZoneName"]: zone for zone in answer["AvailabilityZones"]}
         for name in self.spec.network.zones:
             zone = offered.get(name)
             if zone is None:
@@ -178,9 +169,8 @@ class AccountChecks(ClusterAccount):
             filters = [{"Name": "instance-type", "Values": list(group.types)}]
             asked: dict[str, Any] = {"LocationType": "availability-zone", "Filters": filters}
             path = "InstanceTypeOfferings[].[InstanceType, Location]"
-            offered = list(
-                list_all(self.client("ec2"), "describe_instance_type_offerings", path, **asked)
-            )
+            api, call = self.client("ec2"), "describe_instance_type_offerings"
+            offered = list(list_all(api, call, path, **asked))
             for kind in group.types:
                 lacking = [zone for zone in group.zones if [kind, zone] not in offered]
                 if lacking:
@@ -194,20 +184,17 @@ class AccountChecks(ClusterAccount):
     def vcpus(self) -> Findings:
         kinds = sorted({group.types[0] for group in machines(self.spec)})
         types = self.client("ec2").describe_instance_types(InstanceTypes=kinds)["InstanceTypes"]
-        size = {
-            machine["InstanceType"]: int(machine["VCpuInfo"]["DefaultVCpus"]) for machine in types
-        }
+        size = {kind["InstanceType"]: int(kind["VCpuInfo"]["DefaultVCpus"]) for kind in types}
         vcpus_by_quota: dict[tuple[str, str], list[int]] = {}
         for group in machines(self.spec):
             kind = group.types[0]
-            name, *codes = next(
-                (row for family, row in VCPU_QUOTAS.items() if re.match(family, kind)), ("",)
-            )
-            if not codes or kind not in size:
+            rows = [row for family, row in VCPU_QUOTAS.items() if re.match(family, kind)]
+            if not rows or kind not in size:
                 yield warning(
                     f"{kind} ({group.name}) is not checked: look up its quota in Service Quotas"
                 )
                 continue
+            name, *codes = rows[0]
             what = f"{name} {'spot' if group.spot else 'on-demand'} instances"
             sums = vcpus_by_quota.setdefault((what, codes[group.spot]), [0, 0])
             sums[0] += size[kind] * group.desired
@@ -247,30 +234,23 @@ class AccountChecks(ClusterAccount):
             yield ok("the network is there already")
 
     def _room(self, what: str, taken: int, more: int, quota: float) -> Found:
-        sentence = f"{taken} {what} of {quota:g} are taken" + (
-            f", {more} more are needed" if more else ""
-        )
+        needed = f", {more} more are needed" if more else ""
+        sentence = f"{taken} {what} of {quota:g} are taken{needed}"
         full = more and taken + more > quota
         return problem(f"{sentence}: ask for more in Service Quotas") if full else ok(sentence)
 
     def _quota(self, service: str, code: str) -> float:
-        return float(
-            self.client("service-quotas").get_service_quota(ServiceCode=service, QuotaCode=code)[
-                "Quota"
-            ]["Value"]
-        )
+        api = self.client("service-quotas")
+        return float(api.get_service_quota(ServiceCode=service, QuotaCode=code)["Quota"]["Value"])
 
     def bootstrap(self) -> Findings:
         spec, ssm = self.spec, self.client("ssm")
         advice = "run `paddle-aws bootstrap`"
         if spec.bootstrap_qualifier:
             advice = f"ask who keeps it for `cdk bootstrap --qualifier {spec.qualifier}`"
+        name = f"/cdk-bootstrap/{spec.qualifier}/version"
         try:
-            version = int(
-                ssm.get_parameter(Name=f"/cdk-bootstrap/{spec.qualifier}/version")["Parameter"][
-                    "Value"
-                ]
-            )
+            version = int(ssm.get_parameter(Name=name)["Parameter"]["Value"])
         except ssm.exceptions.ParameterNotFound:
             yield problem(
                 f"this account and region are not bootstrapped for qualifier {spec.qualifier}: "
@@ -288,9 +268,8 @@ class AccountChecks(ClusterAccount):
 
     def _deployer(self) -> Found:
         """Checks whether CloudFormation deploys with the policies of a restricted deployer."""
-        role = (
-            f"cdk-{self.spec.qualifier}-cfn-exec-role-{self.identity['Account']}-{self.spec.region}"
-        )
+        spec, account = self.spec, self.identity["Account"]
+        role = f"cdk-{spec.qualifier}-cfn-exec-role-{account}-{spec.region}"
         has = self.client("iam").list_attached_role_policies(RoleName=role)["AttachedPolicies"]
         names = [policy["PolicyName"] for policy in has]
         if f"{self.spec.policy_prefix}-deploy-1" in names:
@@ -332,26 +311,23 @@ class AccountChecks(ClusterAccount):
         first use, if the caller may; without Auto Scaling's or spot's no machine starts
         (hashicorp/terraform-provider-aws#28644, terraform-aws-modules/terraform-aws-eks#2565).
         """
-        from botocore.exceptions import ClientError
-
-        spec, missing = self.spec, []
-        holds = {"always": True, spec.cluster.kind: True, "lustre": spec.file_system.lustre}
-        holds |= {"spot": any(group.spot for group in machines(spec))}
-        holds |= {"efs": not (spec.file_system.lustre or spec.file_system.existing)}
+        spec, complete = self.spec, True
+        holds = {
+            "always": True,
+            spec.cluster.kind: True,
+            "lustre": spec.file_system.lustre,
+            "spot": any(group.spot for group in machines(spec)),
+            "efs": not (spec.file_system.lustre or spec.file_system.existing),
+        }
         for part, service, name in _data()["linked_roles"]:
-            try:
-                if holds.get(part):
-                    self.client("iam").get_role(RoleName=f"AWSServiceRoleFor{name}")
-            except ClientError as error:
-                if not ABSENT.search(error.response["Error"]["Code"]):
-                    raise
-                missing.append((service, name))
-        for service, name in missing:
-            yield warning(
-                f"the account has no AWSServiceRoleFor{name} yet, which the deploy makes if it "
-                f"may: `aws iam create-service-linked-role --aws-service-name {service}`"
-            )
-        if not missing:
+            role = f"AWSServiceRoleFor{name}"
+            if holds.get(part) and not _find(self.client("iam").get_role, RoleName=role):
+                complete = False
+                yield warning(
+                    f"the account has no {role} yet, which the deploy makes if it may: `aws iam "
+                    f"create-service-linked-role --aws-service-name {service}`"
+                )
+        if complete:
             yield ok("the services have their own roles in the account")
 
     def lustre(self) -> Findings:
@@ -412,11 +388,8 @@ class AccountChecks(ClusterAccount):
         cluster = self.spec.cluster
         named = f"Kubernetes {cluster.version}"
         versions = self.client("eks").describe_cluster_versions(includeAll=True)["clusterVersions"]
-        ends = {
-            version["clusterVersion"]: version["endOfStandardSupportDate"]
-            for version in versions
-            if "endOfStandardSupportDate" in version
-        }
+        date = "endOfStandardSupportDate"
+        ends = {it["clusterVersion"]: it[date] for it in versions if date in it}
         if cluster.version not in ends:
             newest = ", ".join(sorted(ends)[-3:]) or "none"
             yield problem(
@@ -484,12 +457,10 @@ class AccountChecks(ClusterAccount):
                 for name in setting.split("."):
                     part = part.get(name) if isinstance(part, dict) else getattr(part, name, None)
                 if part:
-                    checks.append(
-                        ("existing parts", partial(self._check_existing, setting, part, row))
-                    )
-        return checks or [
-            ("existing parts", lambda: [ok("the settings name nothing that has to exist")])
-        ]
+                    check = partial(self._check_existing, setting, part, row)
+                    checks.append(("existing parts", check))
+        nothing = ok("the settings name nothing that has to exist")
+        return checks or [("existing parts", lambda: [nothing])]
 
     def _check_existing(self, setting: str, id: str, row: dict[str, Any]) -> Findings:
         from botocore.exceptions import ClientError
@@ -512,23 +483,35 @@ class AccountChecks(ClusterAccount):
         yield severity(f"{id} ({setting}) {words}")
 
 
+def _find(call: Callable[..., Any], **arguments: Any) -> Any:
+    """Returns a call's answer; empty if AWS knows no such thing."""
+    from botocore.exceptions import ClientError
+
+    try:
+        return call(**arguments)
+    except ClientError as error:
+        if not ABSENT.search(error.response["Error"]["Code"]):
+            raise
+        return {}
+
+
 @cache
 def _data() -> dict[str, Any]:
-    data: dict[str, Any] = yaml.safe_load(
-        Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")
-    )
-    return data
+    return dict(yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")))
 
 
 def used_services(spec: ClusterSpec) -> list[str]:
     """Returns the AWS services that a cluster uses, by botocore's names."""
-    holds = {"always": True, spec.cluster.kind: True, "budget": bool(spec.budget)}
-    holds["lustre"] = spec.file_system.lustre
-    holds["emptied"] = not (spec.retain or spec.bucket.existing_name)
-    holds["protected"] = spec.protect.after_deploy
+    holds = {
+        "always": True,
+        spec.cluster.kind: True,
+        "budget": spec.budget,
+        "lustre": spec.file_system.lustre,
+        "emptied": not (spec.retain or spec.bucket.existing_name),
+        "protected": spec.protect.after_deploy,
+    }
     rows = _data()["services"].items()
-    used = (name for part, names in rows if holds.get(part) for name in names)
-    return list(dict.fromkeys(used))
+    return list(dict.fromkeys(name for part, names in rows if holds.get(part) for name in names))
 
 
 def _needs(
@@ -537,23 +520,19 @@ def _needs(
     """Yields the permissions in account_checks.yaml that a cluster needs: actions, resources, and
     what they are needed for. `operator`: the role to take; None: the cluster knows the caller.
     """
-    holds = {"always": True, spec.cluster.kind: True}
-    holds["takes role"] = operator is not None and not spec.cluster.self_managed
-    holds |= {"tunnel": spec.cluster.has_tunnel, "key": bool(spec.key.existing_arn)}
-    values = {
-        "partition": partition,
-        "account": account,
-        "region": spec.region,
-        "name": spec.name,
-        "qualifier": spec.qualifier,
+    holds = {
+        "always": True,
+        spec.cluster.kind: True,
+        "takes role": operator is not None and not spec.cluster.self_managed,
+        "tunnel": spec.cluster.has_tunnel,
+        "key": spec.key.existing_arn,
     }
+    values = {"partition": partition, "account": account, "operator": operator or ""}
+    values |= {"region": spec.region, "name": spec.name, "qualifier": spec.qualifier}
     values |= {"cluster": spec.cluster_name, "key": spec.key.existing_arn or ""}
-    values["operator"] = operator or ""
     for need in _data()["permissions"]:
         if holds.get(need.get("when", "always")):
-            yield need | {
-                "resources": [resource.format(**values) for resource in need["resources"]]
-            }
+            yield need | {"resources": [name.format(**values) for name in need["resources"]]}
 
 
 def _denied_actions(iam: Any, arn: str, need: dict[str, Any]) -> list[str]:
@@ -568,9 +547,8 @@ def _denied_actions(iam: Any, arn: str, need: dict[str, Any]) -> list[str]:
             (specific["EvalResourceName"], specific["EvalResourceDecision"])
             for specific in result.get("ResourceSpecificResults", ())
         ]
-        for resource, decision in decisions or [
-            (result.get("EvalResourceName", need["resources"][0]), result["EvalDecision"])
-        ]:
+        whole = result.get("EvalResourceName", need["resources"][0]), result["EvalDecision"]
+        for resource, decision in decisions or [whole]:
             if decision != "allowed":
                 denied.append(f"{result['EvalActionName']} on {resource}")
     return list(dict.fromkeys(denied))

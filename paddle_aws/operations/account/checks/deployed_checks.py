@@ -20,7 +20,6 @@ from paddle_aws.operations.account.aws import list_all
 from paddle_aws.operations.account.check import Check, Findings, Found, ok, problem, warning
 from paddle_aws.operations.account.checks.version_checks import VersionChecks, refused_step
 from paddle_aws.operations.account.cluster_account import ClusterAccount
-from paddle_aws.operations.account.group_members import list_members
 from paddle_aws.operations.cluster.cluster_api import ClusterApi
 from paddle_aws.operations.errors import BadInput, Failed
 from paddle_aws.operations.options import IMAGE_FILE
@@ -65,31 +64,28 @@ class DeployedChecks:
 
     def list_readiness(self) -> list[Check]:
         """Returns the checks of whether jobs can run."""
-        both: list[Check] = [
-            ("mount targets", self.mount_targets),
-            ("kubectl", self.kubernetes),
-            ("setup", self.setup),
-            ("stack policy", self.stack_policies),
-        ]
-        if any(group.gpu for group in self.spec.nodes.values()):
-            both.append(("GPU driver", self.driver))
-        if self.spec.budget and self.spec.budget.monthly_usd:
-            both.append(("budget", self.budget))
-        if self.spec.cluster.has_tunnel:
-            both.append(("tunnel", self.tunnel))
-        own_groups = self.spec.cluster.self_managed or any(
-            group.kind == "self-managed" for group in self.spec.nodes.values()
-        )
-        groups: list[Check] = [("groups", self.groups)] if own_groups else []
-        if self.spec.cluster.self_managed:
-            return [("version", self.version), *groups, *both]
-        asked = VersionChecks(self.spec, self._client)
-        named: list[Check] = [
-            ("cluster", lambda: [_health(asked.cluster["name"], asked.cluster)]),
-            ("add-ons", lambda: [_health(*part) for part in asked.addons.items()]),
-            ("node groups", lambda: [_health(*part) for part in asked.node_groups.items()]),
-        ]
-        return [*named, *asked.list_checks(), *groups, *both]
+        spec, nodes = self.spec, self.spec.nodes.values()
+        if spec.cluster.self_managed:
+            checks: list[Check] = [("version", self.version)]
+        else:
+            asked = VersionChecks(spec, self._client)
+            checks = [
+                ("cluster", lambda: [_health(asked.cluster["name"], asked.cluster)]),
+                ("add-ons", lambda: [_health(*part) for part in asked.addons.items()]),
+                ("node groups", lambda: [_health(*part) for part in asked.node_groups.items()]),
+                *asked.list_checks(),
+            ]
+        if spec.cluster.self_managed or any(group.kind == "self-managed" for group in nodes):
+            checks.append(("groups", self.groups))
+        checks += [("mount targets", self.mount_targets), ("kubectl", self.kubernetes)]
+        checks += [("setup", self.setup), ("stack policy", self.stack_policies)]
+        if any(group.gpu for group in nodes):
+            checks.append(("GPU driver", self.driver))
+        if spec.budget and spec.budget.monthly_usd:
+            checks.append(("budget", self.budget))
+        if spec.cluster.has_tunnel:
+            checks.append(("tunnel", self.tunnel))
+        return checks
 
     def destroy(self) -> list[Check]:
         """Returns the checks of what would block `cdk destroy`."""
@@ -152,20 +148,16 @@ class DeployedChecks:
         name = self.spec.tunnel_document
         document = self._client("ssm").describe_document(Name=name)["Document"]["Status"]
         running = tunnel.machines(self._client("ec2"), name)
-        says = f"document {name} is {document}, " + (
-            f"{running[0]} runs" if running else "no machine runs"
-        )
+        who = running[0] if running else "no machine"
+        says = f"document {name} is {document}, {who} runs"
         yield (ok if running and document == "Active" else problem)(says)
 
     def stack_policies(self) -> Findings:
         api = self._client("cloudformation")
         names = [stack["StackName"] for stack in self._account.deployed_stacks]
-        policies = {
-            name: api.get_stack_policy(StackName=name).get("StackPolicyBody") for name in names
-        }
-        if unprotected := [
-            name for name, policy in policies.items() if not policy or json.loads(policy) != KEPT
-        ]:
+        policies = {name: api.get_stack_policy(StackName=name) for name in names}
+        bodies = {name: policy.get("StackPolicyBody") for name, policy in policies.items()}
+        if unprotected := [name for name in names if json.loads(bodies[name] or "{}") != KEPT]:
             yield warning(
                 f"a deploy may replace or remove data of {', '.join(unprotected)}: `paddle-aws "
                 "protect` refuses that"
@@ -178,15 +170,13 @@ class DeployedChecks:
 
         api, key = self._client("ce"), "cluster"
         try:
-            tags = api.list_cost_allocation_tags(TagKeys=[key], Type="UserDefined")[
-                "CostAllocationTags"
-            ]
-            status = next((tag["Status"] for tag in tags if tag["TagKey"] == key), "")
+            answer = api.list_cost_allocation_tags(TagKeys=[key], Type="UserDefined")
+            tags = {tag["TagKey"]: tag["Status"] for tag in answer["CostAllocationTags"]}
+            status = tags.get(key, "")
             if status == "Inactive" and self._fix:
                 status, active = "activated", [{"TagKey": key, "Status": "Active"}]
-                for refused in api.update_cost_allocation_tags_status(
-                    CostAllocationTagsStatus=active
-                ).get("Errors", ()):
+                done = api.update_cost_allocation_tags_status(CostAllocationTagsStatus=active)
+                for refused in done.get("Errors", ()):
                     raise Failed(
                         f"AWS did not activate tag {key}, so the budget counts nothing: "
                         f"{refused['Message']}"
@@ -205,9 +195,8 @@ class DeployedChecks:
     def kubernetes(self) -> Findings:
         cluster = ClusterApi()
         version = cluster.get("/version")
-        if self._account.outputs.get("ClusterEndpoint", cluster.server).rstrip(
-            "/"
-        ) != cluster.server.rstrip("/"):
+        endpoint = self._account.outputs.get("ClusterEndpoint", cluster.server)
+        if endpoint.rstrip("/") != cluster.server.rstrip("/"):
             yield warning(
                 f"the current context is {cluster.server}, not this cluster: `paddle-aws "
                 "kubeconfig` changes that"
@@ -215,14 +204,9 @@ class DeployedChecks:
         yield ok(f"{cluster.server} answers, version {version.get('gitVersion', '?')}")
 
     def setup(self) -> Findings:
-        cluster = ClusterApi()
-        outputs = self._account.outputs
-        manifests = setup_documents.documents(
-            self.spec,
-            ClusterOutputs.placeholder().model_copy(
-                update={"auto_mode": outputs.get("AutoMode", "")}
-            ),
-        )
+        cluster, mode = ClusterApi(), self._account.outputs.get("AutoMode", "")
+        outputs = ClusterOutputs.placeholder().model_copy(update={"auto_mode": mode})
+        manifests = setup_documents.documents(self.spec, outputs)
         missing = [
             f"{manifest['kind']} {manifest['metadata']['name']}"
             for manifest in manifests
@@ -260,9 +244,8 @@ class DeployedChecks:
                 "daemonset/nvidia-device-plugin` says why"
             )
         nodes = [node for node in nodes if node not in blind]
-        for driver in sorted(
-            {node["metadata"].get("labels", {}).get(DRIVER, "") for node in nodes}
-        ):
+        drivers = {node["metadata"].get("labels", {}).get(DRIVER, "") for node in nodes}
+        for driver in sorted(drivers):
             says = (
                 f"GPU nodes have driver {driver or 'unknown'}, the image CUDA {cuda or 'unknown'}"
             )
@@ -288,20 +271,15 @@ class DeployedChecks:
         )
 
     def groups(self) -> Findings:
-        autoscaling = self._client("autoscaling")
-        for group in list_all(
-            autoscaling, "describe_auto_scaling_groups", "AutoScalingGroups[]", Filters=self._ours
-        ):
+        api, groups = self._client("autoscaling"), "AutoScalingGroups[]"
+        why = "`aws autoscaling describe-scaling-activities` says why not more"
+        for group in list_all(api, "describe_auto_scaling_groups", groups, Filters=self._ours):
             states = [
                 (machine["LifecycleState"], machine["HealthStatus"])
                 for machine in group.get("Instances", ())
             ]
             ready, desired = states.count(("InService", "Healthy")), group["DesiredCapacity"]
-            name, why = (
-                group["AutoScalingGroupName"],
-                "`aws autoscaling describe-scaling-activities` says why not more",
-            )
-            text = f"{name} has {ready} of {desired} machines in service"
+            text = f"{group['AutoScalingGroupName']} has {ready} of {desired} machines in service"
             yield ok(text) if ready >= desired else problem(f"{text}: {why}")
 
     # Destroy.
@@ -316,40 +294,30 @@ class DeployedChecks:
                 yield f"{stack['StackName']} is protected: {unlock} {stack['StackName']}"
 
     def members(self) -> Iterator[str]:
-        names = [stack["StackName"] for stack in self._account.deployed_stacks]
-        for member in list_members(self._client, names):
+        for member in self._account.list_members():
             yield f"{member.user} is in {member.group}, which IAM then keeps: {member.command}"
 
     def list_in_vpc(self, row: dict[str, Any]) -> Iterator[str]:
         """Yields the things of one kind in deployed_checks.yaml."""
         vpc = self._output("VpcId")
+        in_vpc = {"Filters": [{"Name": "vpc-id", "Values": [vpc]}]}
         for look in row["looks"]:
-            which = (
-                {"Filters": [{"Name": "vpc-id", "Values": [vpc]}]}
-                if look["service"] == "ec2"
-                else {}
+            which = in_vpc if look["service"] == "ec2" else {}
+            api, find = self._client(look["service"]), look["find"].replace("${vpc}", vpc)
+            yield from (
+                row["says"].format(*it) for it in list_all(api, look["call"], find, **which)
             )
-            for thing in list_all(
-                self._client(look["service"]),
-                look["call"],
-                look["find"].replace("${vpc}", vpc),
-                **which,
-            ):
-                yield row["says"].format(*thing)
 
     def foreign_mount_targets(self) -> Iterator[str]:
         efs, vpc = self._client("efs"), self._output("VpcId")
         systems = set(list_all(efs, "describe_file_systems", "FileSystems[].FileSystemId"))
         for system in sorted(systems - {self._account.outputs.get("FileSystemId")}):
-            for target in list_all(
-                efs, "describe_mount_targets", "MountTargets[]", FileSystemId=system
-            ):
-                if target.get("VpcId") == vpc:
-                    id = target["MountTargetId"]
-                    yield (
-                        f"{id} of {system} uses the VPC: aws efs delete-mount-target "
-                        f"--mount-target-id {id}"
-                    )
+            path = f"MountTargets[?VpcId == '{vpc}'].MountTargetId"
+            for id in list_all(efs, "describe_mount_targets", path, FileSystemId=system):
+                yield (
+                    f"{id} of {system} uses the VPC: aws efs delete-mount-target "
+                    f"--mount-target-id {id}"
+                )
 
 
 def _obstacles(look: Callable[[], Iterator[str]], none: str) -> Findings:
@@ -362,11 +330,9 @@ def _obstacles(look: Callable[[], Iterator[str]], none: str) -> Findings:
 
 def _health(name: str, part: dict[str, Any]) -> Found:
     """Returns the health of a cluster, an add-on or a node group, as EKS reports it."""
-    issues = "; ".join(
-        str(issue.get("message", issue.get("code", "")))
-        for issue in part.get("health", {}).get("issues", ())
-    )
-    good = part["status"] == "ACTIVE" and not issues
+    issues = part.get("health", {}).get("issues", ())
+    words = "; ".join(str(issue.get("message", issue.get("code", ""))) for issue in issues)
+    good = part["status"] == "ACTIVE" and not words
     return (ok if good else problem)(
-        f"{name} is {part['status']}" + (f": {issues}" if issues else "")
+        f"{name} is {part['status']}" + (f": {words}" if words else "")
     )

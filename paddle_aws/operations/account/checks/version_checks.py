@@ -30,11 +30,8 @@ def refused_step(spec: ClusterSpec, outputs: Mapping[str, str]) -> str | None:
     (major, old), (_, new) = _numbers(has or target), _numbers(target)
     if new in (old, old + 1):
         return None
-    takes = (
-        f"no older version, set {has}"
-        if new < old
-        else f"one minor version at a time, deploy {major}.{old + 1} first"
-    )
+    takes = f"one minor version at a time, deploy {major}.{old + 1} first"
+    takes = f"no older version, set {has}" if new < old else takes
     return f"{setting} is {target} and the control plane runs Kubernetes {has}: it takes {takes}"
 
 
@@ -69,12 +66,10 @@ class VersionChecks:
         return self._parts("nodegroup")
 
     def _parts(self, kind: str) -> dict[str, dict[str, Any]]:
-        where, describe = (
-            {"clusterName": self.spec.cluster_name},
-            getattr(self._eks, f"describe_{kind}"),
-        )
+        where, describe = {"clusterName": self.spec.cluster_name}, f"describe_{kind}"
         names = list_all(self._eks, f"list_{kind}s", f"{kind}s[]", **where)
-        return {name: describe(**where, **{f"{kind}Name": name})[kind] for name in names}
+        ask = getattr(self._eks, describe)
+        return {name: ask(**where, **{f"{kind}Name": name})[kind] for name in names}
 
     def version(self) -> Findings:
         has, target = str(self.cluster["version"]), self.spec.cluster.version
@@ -98,14 +93,10 @@ class VersionChecks:
         ours = [name for name in ADDONS if name in self.addons and name not in others]
         newest = defaults(self._eks, str(self.cluster["version"]), tuple(ours))
         for name in ours:
-            pinned = (
-                "change cluster.addons and run `cdk deploy --all`"
-                if name in self.spec.cluster.addons
-                else UPGRADE
-            )
-            yield from _compare_versions(
-                name, self.addons[name]["addonVersion"], newest.get(name), pinned
-            )
+            pinned = name in self.spec.cluster.addons
+            advice = "change cluster.addons and run `cdk deploy --all`" if pinned else UPGRADE
+            has = self.addons[name]["addonVersion"]
+            yield from _compare_versions(name, has, newest.get(name), advice)
 
     def node_images(self) -> Findings:
         for name, group in self.node_groups.items():

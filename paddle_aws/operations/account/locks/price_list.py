@@ -104,10 +104,8 @@ def _rows(files: str, service: str, region: str) -> Iterator[dict[str, str]]:
     # Imported here: it takes longer to load than everything that other commands need.
     from paddle_aws.operations.account.download import content, download
 
-    regions = json.loads(content(f"{files}/offers/v1.0/aws/{service}/current/region_index.json"))[
-        "regions"
-    ]
-    if region not in regions:
+    index = json.loads(content(f"{files}/offers/v1.0/aws/{service}/current/region_index.json"))
+    if region not in (regions := index["regions"]):
         raise BadInput(f"region is {region}: AWS's price list of {service} has no such region")
     url = files + re.sub(r"\.json$", ".csv", regions[region]["currentVersionUrl"])
     say(f"reading the prices of {service} in {region}")
@@ -116,13 +114,9 @@ def _rows(files: str, service: str, region: str) -> Iterator[dict[str, str]]:
         download(url, path, None)
         with path.open(encoding="utf-8", newline="") as file:
             for row in csv.DictReader(islice(file, ABOVE_THE_TABLE, None)):
-                whose = (
-                    row["TermType"],
-                    row["Currency"],
-                    row["StartingRange"],
-                    row.get("Region Code", region),
-                )
-                if whose == ("OnDemand", "USD", "0", region) and float(row["PricePerUnit"]) > 0:
+                whose = (row["TermType"], row["Currency"], row["StartingRange"])
+                here = row.get("Region Code", region) == region
+                if here and whose == ("OnDemand", "USD", "0") and float(row["PricePerUnit"]) > 0:
                     yield row
 
 
@@ -131,33 +125,23 @@ def read_spot_prices(spec: ClusterSpec, kinds: list[str]) -> dict[str, dict[str,
     none without credentials.
     """
     prices: dict[str, dict[str, str]] = {}
-    zones = [{"Name": "availability-zone", "Values": list(spec.network.zones)}]
     now = datetime.now(UTC)
+    asked = {
+        "ProductDescriptions": ["Linux/UNIX"],
+        "Filters": [{"Name": "availability-zone", "Values": list(spec.network.zones)}],
+        "StartTime": now,
+    }
     try:
         with translate_errors():
+            ec2, path = client("ec2", spec.region), "SpotPriceHistory[]"
             for kind in kinds:
-                which = {
-                    "InstanceTypes": [kind],
-                    "ProductDescriptions": ["Linux/UNIX"],
-                    "Filters": zones,
-                    "StartTime": now,
-                }
-                history = list(
-                    list_all(
-                        client("ec2", spec.region),
-                        "describe_spot_price_history",
-                        "SpotPriceHistory[]",
-                        **which,
-                    )
-                )
+                which = {"InstanceTypes": [kind], **asked}
+                history = list(list_all(ec2, "describe_spot_price_history", path, **which))
                 if history:
                     dearest = max(history, key=lambda offer: float(offer["SpotPrice"]))
                     text = f"spot {kind} in {dearest['AvailabilityZone']}, {now:%Y-%m-%d %H:%M} UTC"
-                    prices[f"{kind}-spot-hour"] = {
-                        "usd": dearest["SpotPrice"],
-                        "unit": "Hrs",
-                        "description": text,
-                    }
+                    price = {"usd": dearest["SpotPrice"], "unit": "Hrs", "description": text}
+                    prices[f"{kind}-spot-hour"] = price
     except Unreachable as error:
         say(f"spot prices were not read: {error}")
     return prices

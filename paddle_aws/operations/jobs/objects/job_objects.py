@@ -15,12 +15,19 @@ from paddle_node.contract import PROJECT, Label, Variable
 from paddle_aws.operations.cluster import reasons
 from paddle_aws.operations.cluster.cluster_api import ClusterApi, Object
 from paddle_aws.operations.jobs.objects import paddle_job
-from paddle_aws.operations.jobs.objects.kind import JobPhase, Kind, Phase
-from paddle_aws.operations.jobs.objects.object_fields import condition, creation_time, label, moment
+from paddle_aws.operations.jobs.objects.object_fields import (
+    Phase,
+    condition,
+    creation_time,
+    label,
+    moment,
+)
 
 PART_OF = f"{Label.PART_OF}={PROJECT}"
 INSTANCE, COMPONENT = Label.INSTANCE.value, Label.COMPONENT.value
 INDEX, JOB_NAME = Label.INDEX.value, Label.JOB_NAME.value
+GROUPS = {"Job": "/apis/batch/v1", "PaddleJob": f"/apis/{paddle_job.PADDLE_JOB}"}
+"""The kinds of objects that run a job's pods, and the paths of their API groups."""
 CANCELLED = "paddle-aws/cancelled"
 """The annotation of a Job whose job was cancelled later: the time when."""
 
@@ -33,8 +40,8 @@ _IDENTITY = {
 
 def collection(kind: str, namespace: str | None) -> str:
     """Returns the path of the Jobs, PaddleJobs or Pods of a namespace; None: of all namespaces."""
-    group = KINDS[kind].group if kind in KINDS else "/api/v1"
-    return f"{group}{f'/namespaces/{namespace}' if namespace else ''}/{kind.lower()}s"
+    place = f"/namespaces/{namespace}" if namespace else ""
+    return f"{GROUPS.get(kind, '/api/v1')}{place}/{kind.lower()}s"
 
 
 def pods(namespace: str | None) -> str:
@@ -48,7 +55,7 @@ def runs(cluster: ClusterApi, namespace: str | None, labels: str = PART_OF) -> l
     """
     return [
         {"kind": kind, **document}
-        for kind in KINDS
+        for kind in GROUPS
         for document in cluster.items(collection(kind, namespace), labels)
     ]
 
@@ -90,11 +97,7 @@ def newest(documents: Iterable[Object], of_component: str) -> Object | None:
     was created last.
     """
     candidates = [document for document in documents if component(document) == of_component]
-    return max(
-        candidates,
-        key=lambda document: (not has_ended(document), creation_time(document)),
-        default=None,
-    )
+    return max(candidates, key=lambda it: (not has_ended(it), creation_time(it)), default=None)
 
 
 def newest_training(documents: Sequence[Object]) -> Object | None:
@@ -140,37 +143,30 @@ def drop_earlier_pods(jobs: Iterable[Object], pods: Iterable[Object]) -> list[Ob
     return [pod for pod in pods if label(pod, JOB_NAME) not in earlier]
 
 
+def is_paddle_job(run: Mapping[str, Any]) -> bool:
+    """Returns whether a PaddleJob, and no Job, runs the pods."""
+    return run.get("kind") == "PaddleJob"
+
+
 def has_ended(job: Mapping[str, Any]) -> bool:
     """Returns whether a Job or a PaddleJob has ended."""
-    return kind_of(job).has_ended(job)
-
-
-def _has_job_ended(job: Mapping[str, Any]) -> bool:
+    if is_paddle_job(job):
+        return paddle_job.phase_of(job) in ("done", "failed")
     return condition(job, "Complete") is not None or condition(job, "Failed") is not None
 
 
-def _read_phase(job: Mapping[str, Any], running: bool, refused: str) -> JobPhase:
-    spec, status = job.get("spec", {}), job.get("status", {})
-    complete, failed = condition(job, "Complete"), condition(job, "Failed")
-    phase: Phase = "running" if running else "waiting"
-    reason, finished = refused, (complete or failed or {}).get("lastTransitionTime")
-    if complete:
-        phase, reason = "done", ""
-    elif failed:
+def _read_phase(job: Object, running: bool, refused: str) -> tuple[Phase, str]:
+    """Returns the phase of a Job or PaddleJob, and why it failed or waits."""
+    if is_paddle_job(job):
+        return paddle_job.phase_of(job), paddle_job.waits_for_operator(job) or refused
+    if condition(job, "Complete"):
+        return "done", ""
+    if failed := condition(job, "Failed"):
         message = ": ".join(filter(None, (failed.get("reason"), failed.get("message"))))
-        phase, reason = "failed", reasons.first_sentence("failed", message, message)
-    elif spec.get("suspend"):
-        phase, reason = "suspended", "it waits for its queue, or was suspended"
-    return JobPhase(phase, reason, finished, spec, status)
-
-
-_JOB = Kind("/apis/batch/v1", _has_job_ended, _read_phase, reports_refusals=True)
-KINDS = {"Job": _JOB, "PaddleJob": paddle_job.KIND}
-
-
-def kind_of(job: Mapping[str, Any]) -> Kind:
-    """Returns the kind of what runs a job's pods."""
-    return KINDS.get(job.get("kind", ""), _JOB)
+        return "failed", reasons.first_sentence("failed", message, message)
+    if job.get("spec", {}).get("suspend"):
+        return "suspended", "it waits for its queue, or was suspended"
+    return "running" if running else "waiting", refused
 
 
 @dataclass(frozen=True)
@@ -217,13 +213,17 @@ def read_state(job: Object, running: bool = False, refused: str = "") -> JobStat
 
     `refused`: why its pods cannot be created.
     """
-    phase = kind_of(job).read_phase(job, running, refused)
-    spec, status = phase.spec, phase.status
+    phase, reason = _read_phase(job, running, refused)
+    spec, status = job.get("spec", {}), job.get("status", {})
+    end = condition(job, "Complete") or condition(job, "Failed") or {}
+    finished = status.get("completionTime") if is_paddle_job(job) else end.get("lastTransitionTime")
+    if is_paddle_job(job):
+        spec, status = spec.get("worker") or {}, status.get("worker") or {}
     containers = spec.get("template", {}).get("spec", {}).get("containers") or [{}]
     return JobState(
         object=job["metadata"]["name"],
-        phase=phase.phase,
-        reason=phase.reason,
+        phase=phase,
+        reason=reason,
         completions=int(
             spec.get("replicas") or spec.get("completions") or spec.get("parallelism") or 1
         ),
@@ -232,7 +232,7 @@ def read_state(job: Object, running: bool = False, refused: str = "") -> JobStat
         succeeded=int(status.get("succeeded") or 0),
         failed=int(status.get("failed") or 0),
         created=moment(creation_time(job)),
-        finished=moment(phase.finished),
+        finished=moment(finished),
         image=str(containers[0].get("image", "")),
         cancelled=CANCELLED in (job["metadata"].get("annotations") or {}),
         processes=processes(variable({"containers": containers}, Variable.PROCESSES)),

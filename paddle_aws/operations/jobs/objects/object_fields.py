@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
+Phase = Literal["waiting", "running", "suspended", "done", "failed", "unknown"]
+"""Of what runs a job's pods."""
 NOTICE_SECONDS = 10.0
 """Seconds within which an operator or a scheduler looks at a new object."""
 
@@ -31,14 +33,8 @@ def condition(
     missing.
     """
     conditions: list[Mapping[str, Any]] = document.get("status", {}).get("conditions") or []
-    return next(
-        (
-            entry
-            for entry in conditions
-            if (entry.get("type"), entry.get("status")) == (kind, status)
-        ),
-        None,
-    )
+    wanted = {"type": kind, "status": status}.items()
+    return next((entry for entry in conditions if wanted <= entry.items()), None)
 
 
 def moment(text: object) -> datetime | None:

@@ -4,20 +4,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from paddle_aws.operations.jobs.objects.kind import JobPhase, Kind, Phase
-from paddle_aws.operations.jobs.objects.object_fields import NOTICE_SECONDS, seconds_old
+from paddle_aws.operations.jobs.objects.object_fields import NOTICE_SECONDS, Phase, seconds_old
 
 PADDLE_JOB = "batch.paddlepaddle.org/v1"
 COMPONENTS = ("worker", "ps", "heter")
 """Components of a PaddleJob's pods."""
-_PHASES: dict[str, Phase] = {
-    "Completed": "done",
-    "Succeed": "done",
-    "Failed": "failed",
-    "Terminated": "failed",
-    "Running": "running",
-    "Restarting": "running",
-}
+_PHASES: dict[str, Phase] = {"Running": "running", "Restarting": "running"}
+_PHASES |= {"Completed": "done", "Succeed": "done", "Failed": "failed", "Terminated": "failed"}
 
 
 def rank(name: str) -> int | None:
@@ -33,21 +26,13 @@ def waits_for_addresses(message: str) -> bool:
     return bool(re.search('configmap "[^"]+" not found', message))
 
 
-def _has_ended(job: Mapping[str, Any]) -> bool:
-    return _PHASES.get(job.get("status", {}).get("phase", "")) in ("done", "failed")
+def phase_of(job: Mapping[str, Any]) -> Phase:
+    """Returns a PaddleJob's phase."""
+    return _PHASES.get(str(job.get("status", {}).get("phase", "")), "waiting")
 
 
-def _read_phase(job: Mapping[str, Any], running: bool, refused: str) -> JobPhase:
-    spec, status, reason = job.get("spec", {}), job.get("status", {}), refused
-    if not status and seconds_old(job) > NOTICE_SECONDS:
-        reason = "the PaddleJob operator has not taken it up: does it run (docs/jobs.md)?"
-    return JobPhase(
-        _PHASES.get(str(status.get("phase", "")), "waiting"),
-        reason,
-        status.get("completionTime"),
-        spec.get("worker") or {},
-        status.get("worker") or {},
-    )
-
-
-KIND = Kind(f"/apis/{PADDLE_JOB}", _has_ended, _read_phase, reports_refusals=False)
+def waits_for_operator(job: Mapping[str, Any]) -> str:
+    """Returns why a PaddleJob has no status; empty if it has one, or is new."""
+    if job.get("status") or seconds_old(job) <= NOTICE_SECONDS:
+        return ""
+    return "the PaddleJob operator has not taken it up: does it run (docs/jobs.md)?"

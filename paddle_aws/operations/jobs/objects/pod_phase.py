@@ -20,13 +20,8 @@ from paddle_aws.operations.jobs.objects.object_fields import NOTICE_SECONDS, con
 from paddle_aws.operations.jobs.objects.paddle_noise import SOURCE, is_noise
 from paddle_aws.operations.screen import span
 
-BROKEN_PULLS = (
-    "ErrImagePull",
-    "ImagePullBackOff",
-    "InvalidImageName",
-    "ErrImageNeverPull",
-    "RegistryUnavailable",
-)
+BROKEN_PULLS: tuple[str, ...] = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName")
+BROKEN_PULLS += ("ErrImageNeverPull", "RegistryUnavailable")
 NOT_CREATED = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 MOUNT_TROUBLE = ("FailedMount", "FailedAttachVolume", "FailedBinding")
 SANDBOX_TROUBLE = "FailedCreatePodSandBox"
@@ -84,22 +79,15 @@ def _silence_of_node(pod: Pod) -> str:
     """Says that a running pod's node does not answer; empty if it does."""
     # Only the node controller clears Ready of a pod whose containers are ready: the kubelet sets
     # both.
-    if (
-        pod.get("status", {}).get("phase") == "Running"
-        and condition(pod, "Ready", "False")
-        and condition(pod, "ContainersReady")
-    ):
-        return (
-            f"node {pod.get('spec', {}).get('nodeName')} does not answer: Kubernetes replaces the "
-            "pod some minutes later"
-        )
-    return ""
+    cleared = condition(pod, "Ready", "False") and condition(pod, "ContainersReady")
+    if pod.get("status", {}).get("phase") != "Running" or not cleared:
+        return ""
+    node = pod.get("spec", {}).get("nodeName")
+    return f"node {node} does not answer: Kubernetes replaces the pod some minutes later"
 
 
 def _scheduling(pod: Pod, events: Sequence[Event], aws: bool) -> PodPhase | None:
-    """Says why the pod has no node yet; None if a node was chosen, or no scheduler has looked for
-    one.
-    """
+    """Says why the pod has no node yet; None if one was chosen, or nobody has looked."""
     unscheduled = condition(pod, "PodScheduled", "False")
     if unscheduled is None:
         return None
@@ -132,9 +120,7 @@ def _scheduling(pod: Pod, events: Sequence[Event], aws: bool) -> PodPhase | None
 
 
 def _making_containers(containers: Iterable[Container], aws: bool) -> PodPhase | None:
-    """Says why a container's image is not there, or the container cannot be made; None if neither
-    is known.
-    """
+    """Says why a container has no image or cannot be made; None: not known."""
     for container in containers:
         waiting = container.get("state", {}).get("waiting") or {}
         if waiting.get("reason") in BROKEN_PULLS:
@@ -150,12 +136,9 @@ def _making_containers(containers: Iterable[Container], aws: bool) -> PodPhase |
 
 
 def _trouble_on_node(pod: Pod, events: Iterable[Event], aws: bool) -> PodPhase | None:
-    """Says why the pod's node cannot mount its volume or make its sandbox; None if no event
-    says so.
-    """
-    troubles = [
-        event for event in events if event.get("reason") in (*MOUNT_TROUBLE, SANDBOX_TROUBLE)
-    ]
+    """Says why the node cannot mount the pod's volume or make its sandbox."""
+    kinds = (*MOUNT_TROUBLE, SANDBOX_TROUBLE)
+    troubles = [event for event in events if event.get("reason") in kinds]
     if not troubles:
         return None
     last = max(troubles, key=time_of)
@@ -217,10 +200,8 @@ def _failure(pod: Pod, containers: list[Container]) -> tuple[str, int | None]:
 def containers_of(pod: Pod) -> list[Container]:
     """Returns the statuses of a pod's containers; once it runs, without its sidecars."""
     status, spec = pod.get("status", {}), pod.get("spec") or {}
-    containers = [
-        *(status.get("initContainerStatuses") or ()),
-        *(status.get("containerStatuses") or ()),
-    ]
+    kinds = ("initContainerStatuses", "containerStatuses")
+    containers = [container for kind in kinds for container in status.get(kind) or ()]
     if status.get("phase") == "Pending":
         return containers
     # A sidecar is ended after the pod's program, and its end says nothing about that.

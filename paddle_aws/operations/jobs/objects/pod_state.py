@@ -19,7 +19,7 @@ from paddle_aws.operations.jobs.objects.job_objects import (
     JOB_NAME,
     component,
     has_ended,
-    kind_of,
+    is_paddle_job,
     variable,
 )
 from paddle_aws.operations.jobs.objects.object_fields import condition, creation_time, label
@@ -125,9 +125,7 @@ def pod_states(
         if trainer_state.phase not in ("failed", "ending") and pod.get("status", {}).get("podIP")
     }
     if unranked and str(len(unranked)) == variable(trainers[0]["spec"], Variable.TRAINERS):
-        by_address = sorted(
-            unranked, key=lambda name: (unranked[name].version, int(unranked[name]))
-        )
+        by_address = sorted(unranked, key=lambda it: (unranked[it].version, int(unranked[it])))
         states_ |= {name: replace(states_[name], rank=rank) for rank, name in enumerate(by_address)}
     return sorted(
         states_.values(), key=lambda state: (state.component, state.rank or 0, state.created)
@@ -157,36 +155,27 @@ def states(
     only if either needs them.
     """
     pods = list(pods)
-    lacking = {
-        job["metadata"]["name"]: job
-        for job in jobs
-        if kind_of(job).reports_refusals and _lacks(job, pods)
-    }
+    # No event of a PaddleJob says why its pods cannot be created.
+    lacking = [
+        job["metadata"]["name"] for job in jobs if not is_paddle_job(job) and _lacks(job, pods)
+    ]
     events: dict[str, list[Object]] = {}
     pending = [pod for pod in pods if pod.get("status", {}).get("phase") in (None, "Pending")]
     asked = ["type=Warning"] if lacking or pending else []
     # Karpenter's event about the node that it makes is not a warning.
-    asked += (
-        ["reason=Nominated"]
-        if any(condition(pod, "PodScheduled", "False") for pod in pending)
-        else []
-    )
+    if any(condition(pod, "PodScheduled", "False") for pod in pending):
+        asked.append("reason=Nominated")
     for fields in asked:
         for event in cluster.items(f"/api/v1/namespaces/{namespace}/events", fields=fields):
             events.setdefault(event.get("involvedObject", {}).get("name", ""), []).append(event)
     refused = {}
     for name in lacking:
         # A refusal that is older than the newest pod no longer holds.
-        since = max(
-            (creation_time(pod) for pod in pods if label(pod, JOB_NAME) == name), default=""
-        )
-        messages = [
-            warning
-            for warning in events.get(name, ())
-            if warning.get("reason") == "FailedCreate" and time_of(warning) >= since
-        ]
-        if messages:
-            refused[name] = refusal(str(max(messages, key=time_of).get("message", "")))
+        ages = (creation_time(pod) for pod in pods if label(pod, JOB_NAME) == name)
+        failures = [it for it in events.get(name, ()) if it.get("reason") == "FailedCreate"]
+        last = max(failures, key=time_of, default=None)
+        if last is not None and time_of(last) >= max(ages, default=""):
+            refused[name] = refusal(str(last.get("message", "")))
     return pod_states(pods, events, aws=cluster.aws), refused
 
 

@@ -62,13 +62,7 @@ def read_passes(volume: Volume, files: list[dict[str, Any]]) -> list[Pass]:
     trainers = sorted(int(match[1]) for match in matches if match)
     if not trainers:
         return []
+    places = [f"output/node_{trainer}/metrics.jsonl" for trainer in trainers]
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        texts = pool.map(
-            lambda trainer: volume.read(f"output/node_{trainer}/metrics.jsonl"), trainers
-        )
-    return passes(
-        {
-            trainer: text.decode(errors="replace")
-            for trainer, text in zip(trainers, texts, strict=True)
-        }
-    )
+        texts = [text.decode(errors="replace") for text in pool.map(volume.read, places)]
+    return passes(dict(zip(trainers, texts, strict=True)))

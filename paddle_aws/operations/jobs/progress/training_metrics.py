@@ -36,9 +36,8 @@ class Pass:
     @property
     def loss(self) -> float:
         """The mean over all records of the pass."""
-        return sum(trainer.loss * trainer.records for trainer in self.trainers) / max(
-            self.records, 1
-        )
+        losses = sum(trainer.loss * trainer.records for trainer in self.trainers)
+        return losses / max(self.records, 1)
 
     @property
     def records(self) -> int:

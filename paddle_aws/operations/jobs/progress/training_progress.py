@@ -51,11 +51,8 @@ def read_reports(
     """Returns the last reports in the log of trainer 0's newest pod, with one request; None if
     there is no such pod, it has no log, or its program reports nothing.
     """
-    first = [
-        pod.name
-        for pod in pod_states
-        if (pod.component, pod.rank) == ("trainer", 0) and pod.phase != "waiting"
-    ]
+    begun = [pod for pod in pod_states if pod.phase != "waiting"]
+    first = [pod.name for pod in begun if (pod.component, pod.rank) == ("trainer", 0)]
     # A container that has just restarted has no log yet.
     with suppress(ApiError, IndexError):
         path = f"{pods(namespace)}/{first[-1]}/log"

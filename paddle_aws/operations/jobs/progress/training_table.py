@@ -36,18 +36,10 @@ class TrainingTable:
             if not begun:
                 self._row("pass", "loss", "each trainer's loss", "records", "seconds", style="bold")
             losses = _losses([trainer.loss for trainer in finished.trainers])
-            self._row(
-                str(finished.number),
-                f"{finished.loss:.4f}",
-                losses,
-                f"{finished.records:,}",
-                f"{finished.seconds:.1f}",
-            )
-        if (
-            rank == 0
-            and line.startswith("[agent")
-            and not any(words in line for words in _FOR_DEBUGGERS)
-        ):
+            loss, records = f"{finished.loss:.4f}", f"{finished.records:,}"
+            self._row(str(finished.number), loss, losses, records, f"{finished.seconds:.1f}")
+        agents = rank == 0 and line.startswith("[agent")
+        if agents and not any(words in line for words in _FOR_DEBUGGERS):
             if line != self._last_words:
                 self._write(line, "dim")
             self._last_words = line

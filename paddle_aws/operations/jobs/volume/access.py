@@ -23,15 +23,8 @@ from paddle_node.contract import DATA_MANIFEST
 from k8s_charts.pods.job_folder import MAKER
 from paddle_aws.operations.cluster.cluster_api import TRIES, ApiError, ClusterApi, Object
 from paddle_aws.operations.errors import BadInput, Failed, OperationError, Unreachable
-from paddle_aws.operations.jobs.job_source import JobSource
-from paddle_aws.operations.jobs.objects.job_objects import (
-    INSTANCE,
-    component,
-    pods,
-    runs,
-    selector,
-    template,
-)
+from paddle_aws.operations.jobs.job_source import JobReference, JobSource
+from paddle_aws.operations.jobs.objects import job_objects
 from paddle_aws.operations.jobs.objects.object_fields import creation_time
 from paddle_aws.operations.jobs.objects.paddle_job import PADDLE_JOB
 from paddle_aws.operations.jobs.objects.pod_state import states
@@ -56,32 +49,26 @@ class VolumeAccess:
 
     def __init__(self, cluster: ClusterApi, job: str, namespace: str) -> None:
         self._cluster, self._job = cluster, job
-        self.pod, self.token = (
-            f"{job[:40]}-volume-{secrets.token_hex(4)}",
-            secrets.token_urlsafe(24),
-        )
-        self.path = f"{pods(namespace)}/{self.pod}"
+        self.pod = f"{job[:40]}-volume-{secrets.token_hex(4)}"
+        self.token = secrets.token_urlsafe(24)
+        self.path = f"{job_objects.pods(namespace)}/{self.pod}"
         self.where = f"{cluster.server} {namespace}/{job}"
         """Identifies the folder's job across all clusters."""
         self.mount = ""
         """Where the job's pods see the folder."""
 
     def files(self, path: str) -> list[dict[str, Any]]:
-        files: list[dict[str, Any]] = json.loads(self.ask("files", path))
-        return files
+        return list(json.loads(self.ask("files", path)))
 
     def steps(self, path: str, most: int) -> dict[str, Any]:
-        steps: dict[str, Any] = json.loads(self.ask("steps", path, most=most))
-        return steps
+        return dict(json.loads(self.ask("steps", path, most=most)))
 
     def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
         return self.ask("read", path, offset=offset, size=size)
 
     def sums(self, path: str, offset: int, end: int, block: int, part: bool = False) -> list[str]:
-        digests: list[str] = json.loads(
-            self.ask("sums", path, offset=offset, end=end, block=block, part=int(part))
-        )
-        return digests
+        answer = self.ask("sums", path, offset=offset, end=end, block=block, part=int(part))
+        return list(json.loads(answer))
 
     def write(self, path: str, body: bytes, offset: int) -> None:
         self.ask("write", path, body, offset=offset)
@@ -99,9 +86,8 @@ class VolumeAccess:
         refuses.
         """
         # The address has a `?` in it: the API server passes the query on.
-        place = (
-            f"{self.path}:{PORT}/proxy/{self.token}/{action}?{urlencode({'path': path, **numbers})}"
-        )
+        query = urlencode({"path": path, **numbers})
+        place = f"{self.path}:{PORT}/proxy/{self.token}/{action}?{query}"
         headers = {"Content-Type": "application/octet-stream"}
         try:
             return self._cluster.request(
@@ -109,9 +95,8 @@ class VolumeAccess:
             ).data
         except ApiError as error:
             if error.status == 404:
-                raise MissingFile(
-                    f"{self._job}/{path} is not on the volume: {error.message}"
-                ) from None
+                gone = f"{self._job}/{path} is not on the volume: {error.message}"
+                raise MissingFile(gone) from None
             if error.status == 409:
                 raise Failed(f"the volume refuses {self._job}/{path}: {error.message}") from None
             raise
@@ -123,37 +108,32 @@ Volume: TypeAlias = VolumeAccess | Folder
 
 @contextmanager
 def mount_volume(
-    cluster: ClusterApi,
-    job: str,
-    namespace: str,
-    *,
-    write: bool,
-    described_by: Submission | Path | None = None,
+    cluster: ClusterApi, job: JobReference | Submission, *, write: bool
 ) -> Iterator[VolumeAccess]:
     """Gives access to the job's folder on the volume.
 
-    `described_by`: a submission, or a job file (default: job.yaml). The volume of a submission is
-    used in any case; that of a job file only if the cluster does not know the job.
+    The volume of a submission is used in any case; that of a job file (default: job.yaml) only if
+    the cluster does not know the job.
     """
-    access, pod_template = VolumeAccess(cluster, job, namespace), None
-    if not isinstance(described_by, Submission):
-        pod_template = _template(cluster, job, namespace)
+    access = VolumeAccess(cluster, job.name, job.namespace)
+    pod_template = None if isinstance(job, Submission) else _template(cluster, job)
     try:
         if pod_template is None:
-            if not isinstance(described_by, Submission):
-                described_by = _read(job, namespace, described_by or Path("job.yaml"))
+            if not isinstance(job, Submission):
+                job = _read(job)
                 cluster.say(
-                    f"the cluster has no Job of {job}: its volume is mounted as the job file says"
+                    f"the cluster has no Job of {job.name}: its volume is mounted as the job file "
+                    "says"
                 )
-            pod_template = template(described_by.training)
-            for document in described_by.documents:
+            pod_template = job_objects.template(job.training)
+            for document in job.documents:
                 if document["kind"] in VOLUME and cluster.find(cluster.path(document)) is None:
                     cluster.apply(document)
-        pod = inspection_pod(pod_template, job, access.pod, access.token, write)
-        pod["metadata"]["namespace"] = namespace
+        pod = inspection_pod(pod_template, job.name, access.pod, access.token, write)
+        pod["metadata"]["namespace"] = job.namespace
         access.mount = pod["spec"]["containers"][0]["args"][0]
         cluster.apply(pod)
-        _wait_until_ready(cluster, access, namespace)
+        _wait_until_ready(cluster, access, job.namespace)
         yield access
     finally:
         try:
@@ -177,35 +157,30 @@ def _wait_until_ready(cluster: ClusterApi, access: VolumeAccess, namespace: str)
                 access.ask("files", DATA_MANIFEST, tries=1)
                 return
         if state.phase in ("failed", "done"):
-            raise Failed(
-                "the inspection pod ended at once: "
-                f"{state.reason or 'see kubectl logs ' + access.pod}"
-            )
+            why = state.reason or f"see kubectl logs {access.pod}"
+            raise Failed(f"the inspection pod ended at once: {why}")
         if state.phase == "waiting" and state.reason != reported:
             reported = state.reason
             cluster.say(f"the inspection pod waits: {reported}")
         if time.monotonic() > deadline:
-            raise Failed(
-                f"the inspection pod does not start within {READY_DEADLINE:.0f} s"
-                + (f": {reported}" if reported else "")
-            )
+            why = f": {reported}" if reported else ""
+            raise Failed(f"the inspection pod does not start within {READY_DEADLINE:.0f} s{why}")
         time.sleep(0.3)
 
 
-def _read(job: str, namespace: str, file: Path) -> Submission:
-    """Loads a job that the cluster does not know. Raises BadInput if the file is missing, or is
-    another job's.
-    """
-    gone = f"job {job} has no Job or PaddleJob ({PADDLE_JOB}) in namespace {namespace}"
+def _read(job: JobReference) -> Submission:
+    """Loads a job that the cluster does not know. Raises BadInput: no file, another job's."""
+    file = job.file or Path("job.yaml")
+    gone = f"job {job.name} has no Job or PaddleJob ({PADDLE_JOB}) in namespace {job.namespace}"
     if not file.is_file():
         raise BadInput(
             f"{gone}, and there is no job.yaml here that describes its volume: name its job file "
             "instead"
         )
     submission = Submission.load(JobSource(file), Path("outputs.json"), Path("image.json"))
-    if (submission.job.name, submission.job.namespace) != (job, namespace):
+    if (submission.name, submission.namespace) != (job.name, job.namespace):
         raise BadInput(
-            f"{gone}, and {file} describes another one ({submission.job.name}): name its job file "
+            f"{gone}, and {file} describes another one ({submission.name}): name its job file "
             "instead"
         )
     if submission.deployed.missing:
@@ -213,13 +188,11 @@ def _read(job: str, namespace: str, file: Path) -> Submission:
     return submission
 
 
-def _template(cluster: ClusterApi, job: str, namespace: str) -> Object | None:
-    """Returns the pod template of the job's newest Job or PaddleJob on the cluster; None if none is
-    left.
-    """
-    others = ("reader", "environment")
-    runs_ = [run for run in runs(cluster, namespace, selector(job)) if component(run) not in others]
-    return template(max(runs_, key=creation_time)) if runs_ else None
+def _template(cluster: ClusterApi, job: JobReference) -> Object | None:
+    """Returns the pod template of the job's newest run on the cluster; None: none is left."""
+    found = job_objects.runs(cluster, job.namespace, job_objects.selector(job.name))
+    kept = [run for run in found if job_objects.component(run) not in ("reader", "environment")]
+    return job_objects.template(max(kept, key=creation_time)) if kept else None
 
 
 def inspection_pod(job_template: Object, job: str, name: str, token: str, write: bool) -> Object:
@@ -232,32 +205,24 @@ def inspection_pod(job_template: Object, job: str, name: str, token: str, write:
     here = Path(__file__)
     pod: Object = yaml.safe_load(here.with_name("inspection_pod.yaml").read_text(encoding="utf-8"))
     pod["metadata"]["name"] = name
-    pod["metadata"]["labels"][INSTANCE] = job
+    pod["metadata"]["labels"][job_objects.INSTANCE] = job
     container = pod["spec"]["containers"][0]
     container |= {
         "image": original["image"],
         "imagePullPolicy": original.get("imagePullPolicy", "IfNotPresent"),
-        "command": [
-            "python3",
-            "-c",
-            here.with_name("server.py").read_text(encoding="utf-8"),
-        ],
+        "command": ["python3", "-c", here.with_name("server.py").read_text(encoding="utf-8")],
         # Whoever may read the pod's description must not learn the token.
         "args": [mount["mountPath"], hashlib.sha256(token.encode()).hexdigest(), str(PORT)],
         "volumeMounts": [{**mount, "readOnly": not write}],
     }
     # This pod, too, may have to make the job's folder; where the data job's source is does not
     # matter to it.
-    makers = [
-        {**maker, "args": maker["args"][:1], "resources": container["resources"]}
-        for maker in spec.get("initContainers", ())
-        if maker["name"] == MAKER
-    ]
+    makers = [maker for maker in spec.get("initContainers", ()) if maker["name"] == MAKER]
+    changed = {"resources": container["resources"]}
+    makers = [{**maker, "args": maker["args"][:1], **changed} for maker in makers]
     kept = ("securityContext", "tolerations", "imagePullSecrets")
     pod["spec"] |= {field: spec[field] for field in kept if field in spec}
-    pod["spec"]["volumes"] = [
-        volume for volume in spec.get("volumes", ()) if volume["name"] == "job"
-    ]
+    pod["spec"]["volumes"] = [it for it in spec.get("volumes", ()) if it["name"] == "job"]
     if makers:
         pod["spec"]["initContainers"] = makers
     return pod

@@ -57,9 +57,7 @@ def fetch_model(
 def _fetch_final(
     volume: Volume, files: list[dict[str, Any]], job: str, pattern: str, library: str, to: str
 ) -> tuple[str, list[str]]:
-    """Fetches what matches and was written last, weights before anything else, with the other
-    shards of the same weights.
-    """
+    """Fetches what matches and was written last, weights first, with all its shards."""
     depth = len(PurePosixPath(pattern).parts)
     tops: dict[PurePosixPath, list[dict[str, Any]]] = {}
     for entry in program_files(files):
@@ -116,11 +114,7 @@ def fetch_outputs(volume: Volume, files: list[dict[str, Any]], path: str, to: st
         if not (written := program_files(files)):
             raise BadInput(f"--download is {path}: the program wrote no file to {OUTPUT}/")
         return fetch(volume, written, "", OUTPUT, to, sealed=False)
-    chosen = [
-        entry
-        for entry in files
-        if entry["name"] == inside or entry["name"].startswith(f"{inside}/")
-    ]
+    chosen = [entry for entry in files if f"{entry['name']}/".startswith(f"{inside}/")]
     if not chosen:
         raise BadInput(f"--download is {path}: the volume has no such file or folder below output/")
     above, _, name = inside.rpartition("/")

@@ -27,13 +27,8 @@ class ProgramOutput:
     @classmethod
     def combine(cls, name: str, outputs: Iterable[Self]) -> Self:
         """Returns several outputs as one."""
-        outputs = list(outputs)
-        return cls(
-            name,
-            sum(output.files for output in outputs),
-            sum(output.bytes for output in outputs),
-            max(output.time for output in outputs),
-        )
+        files, sizes, times = zip(*((it.files, it.bytes, it.time) for it in outputs), strict=True)
+        return cls(name, sum(files), sum(sizes), max(times))
 
     def as_json(self) -> dict[str, Any]:
         """Returns what `results --json` says of it, whose keys are a promise."""
@@ -53,10 +48,8 @@ def list_outputs(files: list[dict[str, Any]]) -> list[ProgramOutput]:
         name, slash, _ = file["name"].partition("/")
         output = ProgramOutput(file["name"], 1, file["bytes"], file["time"])
         entries.setdefault(name + slash, []).append(output)
-    return [
-        ProgramOutput.combine(name, group)
-        for name, group in sorted(entries.items(), key=lambda entry: number_order(entry[0]))
-    ]
+    names = sorted(entries, key=number_order)
+    return [ProgramOutput.combine(name, entries[name]) for name in names]
 
 
 def number_order(name: str) -> tuple[tuple[str | int, ...], str]:
@@ -72,11 +65,9 @@ def fold(outputs: Iterable[ProgramOutput]) -> list[ProgramOutput]:
     series: dict[str, list[ProgramOutput]] = {}
     for output in outputs:
         series.setdefault(re.sub(r"\d+", "0", output.name), []).append(output)
-    folded = []
+    folded = list[ProgramOutput]()
     for alike in series.values():
-        if len(alike) <= MOST_ALIKE:
-            folded += alike
-        else:
-            name = f"{alike[0].name} ... {alike[-1].name}"
-            folded.append(ProgramOutput.combine(name, alike))
+        name = f"{alike[0].name} ... {alike[-1].name}"
+        many = len(alike) > MOST_ALIKE
+        folded += [ProgramOutput.combine(name, alike)] if many else alike
     return folded

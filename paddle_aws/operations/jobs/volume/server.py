@@ -36,15 +36,8 @@ work.
 """
 VIEW = "attempts/newest/output/"
 """How links begin that lead to the files of a command while its run goes on."""
-METHODS = {
-    "files": "GET",
-    "steps": "GET",
-    "read": "GET",
-    "sums": "GET",
-    "write": "PUT",
-    "commit": "POST",
-    "set_aside": "POST",
-}
+METHODS = dict.fromkeys(("files", "steps", "read", "sums"), "GET")
+METHODS |= {"write": "PUT", "commit": "POST", "set_aside": "POST"}
 """The requests for a folder and their HTTP methods: a client that may only GET may only read."""
 
 
@@ -90,13 +83,8 @@ class Folder:
                     facts = resolve_inside(self.root, str(file)).stat()
                 except OSError:
                     continue
-                files.append(
-                    {
-                        "name": file.relative_to(top).as_posix(),
-                        "bytes": facts.st_size,
-                        "time": facts.st_mtime,
-                    }
-                )
+                name = file.relative_to(top).as_posix()
+                files.append({"name": name, "bytes": facts.st_size, "time": facts.st_mtime})
         return sorted(files, key=lambda entry: str(entry["name"]))
 
     def steps(self, path: str, most: int) -> dict[str, Any]:
@@ -110,11 +98,8 @@ class Folder:
         files = sorted(
             file for file in top.glob("node_*/*") if re.fullmatch(r"steps-[0-9]+\.jsonl", file.name)
         )
-        events = [
-            entry
-            for entry in self.files(path)
-            if re.search(r"(vdlrecords|tfevents)[^/]*$", entry["name"])
-        ]
+        written = re.compile(r"(vdlrecords|tfevents)[^/]*$")
+        events = [entry for entry in self.files(path) if written.search(entry["name"])]
         share, room = (max(1, whole // max(1, len(files))) for whole in (most, METRICS_TOTAL))
         texts = {}
         for file in files:
@@ -122,15 +107,12 @@ class Folder:
                 lines = self.read(str(file), -METRICS_LIMIT).decode(errors="replace").splitlines()
             except OSError:
                 continue
-            whose, apart = (
-                [line.partition(",")[0] for line in lines],
-                max(-(-len(lines) // share), -(-sum(map(len, lines)) // room)),
-            )
+            whose = [line.partition(",")[0] for line in lines]
+            apart = max(-(-len(lines) // share), -(-sum(map(len, lines)) // room))
             kept = [n % apart == 0 or whose[n : n + 2] != [whose[n]] * 2 for n in range(len(lines))]
             chosen = list(itertools.compress(lines, kept))
-            while (
-                sum(map(len, chosen)) > 2 * room
-            ):  # Not a rank's own file: each rank has few attempts, and short lines.
+            # Not a rank's own file: each rank has few attempts, and short lines.
+            while sum(map(len, chosen)) > 2 * room:
                 chosen = chosen[1::2]
             texts[file.relative_to(top).as_posix()] = chosen
         return {"lines": texts, "events": events}
@@ -152,9 +134,8 @@ class Folder:
         with _open(_part(file) if part else file) as stream:
             stream.seek(offset)
             blocks = iter(lambda: stream.read(max(0, min(block, end - stream.tell()))), b"")
-            digests = [
-                hashlib.blake2b(content).hexdigest() for content in itertools.islice(blocks, WINDOW)
-            ]
+            window = itertools.islice(blocks, WINDOW)
+            digests = [hashlib.blake2b(content).hexdigest() for content in window]
             return digests if digests or offset else [hashlib.blake2b().hexdigest()]
 
     def write(self, path: str, body: bytes, offset: int) -> None:

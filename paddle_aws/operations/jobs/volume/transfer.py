@@ -69,11 +69,8 @@ def _blocks(
             except FileNotFoundError:
                 theirs = []
         stream.seek(offset)
-        yield (
-            offset,
-            stream.read(min(BLOCK, size - offset)),
-            next(iter(theirs[number % WINDOW :]), ""),
-        )
+        sums = theirs[number % WINDOW :] or [""]
+        yield offset, stream.read(min(BLOCK, size - offset)), sums[0]
 
 
 def _sum(block: bytes) -> str:
@@ -81,15 +78,11 @@ def _sum(block: bytes) -> str:
 
 
 def _has_same_content(volume: Volume, path: str, file: Path, part: bool = False) -> bool:
-    """Returns whether a file of the same size on the volume, or what has been sent of it, has the
-    local file's content.
-    """
+    """Whether a file of this size on the volume, or its part, has the local file's content."""
     size = file.stat().st_size
     with file.open("rb") as stream:
-        return all(
-            theirs == _sum(block)
-            for _, block, theirs in _blocks(volume, path, stream, size, part=part)
-        )
+        blocks = _blocks(volume, path, stream, size, part=part)
+        return all(theirs == _sum(block) for _, block, theirs in blocks)
 
 
 def download(
@@ -116,11 +109,8 @@ def download(
         place.parent.mkdir(parents=True, exist_ok=True)
         path = f"{folder}/{name}"
         # A file that is here may be another run's, whatever its size.
-        if (
-            place.is_file()
-            and place.stat().st_size == size
-            and _has_same_content(volume, path, place)
-        ):
+        same_size = place.is_file() and place.stat().st_size == size
+        if same_size and _has_same_content(volume, path, place):
             progress(size)
             continue
         part = place.with_name(f".{place.name}.part")

@@ -12,6 +12,8 @@ from paddle_node.volume.progress import Progress
 from paddle_aws.operations.cluster.cluster_api import ClusterApi, Object
 from paddle_aws.operations.errors import BadInput, Unreachable
 from paddle_aws.operations.jobs.objects.job_objects import (
+    INSTANCE,
+    PART_OF,
     JobState,
     drop_earlier_pods,
     newest,
@@ -20,6 +22,7 @@ from paddle_aws.operations.jobs.objects.job_objects import (
     runs,
     selector,
 )
+from paddle_aws.operations.jobs.objects.object_fields import label
 from paddle_aws.operations.jobs.objects.pod_state import PodState, culprit, pod_states, states
 from paddle_aws.operations.jobs.progress import training_progress
 from paddle_aws.operations.jobs.progress.training_progress import Goodput
@@ -67,8 +70,7 @@ class JobView:
             return ""
         if training is None or training.ended or self.progress is not None:
             return ""
-        pod = culprit(pod for pod in self.pods if pod.part == "environment")
-        why = pod.failure if pod is not None else environment.reason
+        why = self._failure_of("environment") or environment.reason
         return f"its environment Job failed, and another job may build the same: {why}"
 
     @property
@@ -107,9 +109,8 @@ class JobView:
         """
         if self.cancelled:
             return "`paddle-aws resume` continues it"
-        job = self.environment if self.unbuilt else self.training or self.data
+        job, of_pod = self.deciding, ""
         of_job = job.reason if job is not None else ""
-        of_pod = ""
         if self.phase == "failed":
             if of_pod := self.failure:
                 # Kubernetes names the pod that it saw fail first, which may be another one.
@@ -118,16 +119,22 @@ class JobView:
             doubts = (doubts_in(pod.message) for pod in self.pods if pod.part == "training")
             of_pod = next((f"but {words}" for words in doubts if words), "")
         else:
-            of_pod = next(
-                (pod.reason for pod in self.pods if pod.phase == "waiting" and pod.reason), ""
-            )
+            waits = (pod.reason for pod in self.pods if pod.phase == "waiting")
+            of_pod = next(filter(None, waits), "")
         return "; ".join(filter(None, (self.without_environment, of_job, of_pod)))
+
+    @property
+    def deciding(self) -> JobState | None:
+        """The Job whose end is the job's."""
+        return self.environment if self.unbuilt else self.training or self.data
 
     @property
     def failure(self) -> str:
         """The pod that failed, its node and its last line; empty if no failed pod is left."""
         part = "data" if self.training is None else "training"
-        part = "environment" if self.unbuilt else part
+        return self._failure_of("environment" if self.unbuilt else part)
+
+    def _failure_of(self, part: str) -> str:
         pod = culprit(pod for pod in self.pods if pod.part == part)
         return pod.failure if pod is not None else ""
 
@@ -226,3 +233,26 @@ def build_view(
         tuple(job_pods),
         environment=state_of("environment"),
     )
+
+
+def list_jobs(cluster: ClusterApi, namespace: str | None) -> list[JobView]:
+    """Returns the jobs, the newest first; None: of all namespaces."""
+    objects: dict[tuple[str, str], tuple[list[Object], list[Object]]] = {}
+    for document in runs(cluster, namespace):
+        key = document["metadata"]["namespace"], label(document, INSTANCE)
+        objects.setdefault(key, ([], []))[0].append(document)
+    for pod in cluster.items(pods(namespace), PART_OF):
+        # Pods whose Job is gone belong to no job, and are left out.
+        objects.get((pod["metadata"]["namespace"], label(pod, INSTANCE)), ([], []))[1].append(pod)
+    views = [
+        build_view(name, where, jobs, pod_states(drop_earlier_pods(jobs, pods_), aws=cluster.aws))
+        for (where, name), (jobs, pods_) in objects.items()
+    ]
+    unknown = datetime.min.replace(tzinfo=UTC)
+    return sorted(views, key=lambda view: creation_time(view) or unknown, reverse=True)
+
+
+def creation_time(view: JobView) -> datetime | None:
+    """Returns when the job's newest Job was created."""
+    job = view.training or view.data or view.environment
+    return job.created if job is not None else None

@@ -34,16 +34,8 @@ from paddle_aws.operations.screen import clean, console, say
 
 REOPEN_AFTER = 3600.0
 """Seconds for which a program may be silent before the stream is reopened."""
-COLOURS = (
-    "cyan",
-    "green",
-    "magenta",
-    "yellow",
-    "blue",
-    "bright_cyan",
-    "bright_green",
-    "bright_magenta",
-)
+COLOURS: tuple[str, ...] = ("cyan", "green", "magenta", "yellow", "blue")
+COLOURS += ("bright_cyan", "bright_green", "bright_magenta")
 
 
 @dataclass(frozen=True, order=True)
@@ -114,10 +106,8 @@ class Printer:
         if not self.is_shown(line.text):
             return
         if self._json:
-            print(
-                dumps({"time": line.time, "pod": line.who, "rank": line.rank, "text": line.text}),
-                flush=True,
-            )
+            shown = {"time": line.time, "pod": line.who, "rank": line.rank, "text": line.text}
+            print(dumps(shown), flush=True)
         elif self._coloured:
             who = (f"{line.who} | ", COLOURS[line.rank % len(COLOURS)])
             self._screen.print(Text.assemble(who, clean(line.text)), soft_wrap=True)
@@ -183,10 +173,8 @@ def _read_pod(
                 last, cuts = max(last, stamp), 0
                 yield PodLine(stamp, pod.who, text, pod.rank or 0)
             # A server may end a stream while the pod still writes.
-            if not follow or (
-                (cluster.find(path) or {}).get("status", {}).get("phase")
-                not in ("Pending", "Running")
-            ):
+            now = (cluster.find(path) or {}).get("status", {}) if follow else {}
+            if now.get("phase") not in ("Pending", "Running"):
                 return
             outage.end()
         except ApiError as error:
@@ -210,14 +198,13 @@ def _read_pod(
 
 def follow_job(
     job: Follower,
-    match: PodSelection = PodSelection(),
+    show: Callable[[PodLine], None],
+    match: PodSelection = TRAINING,
     tail: int | None = None,
-    show: Callable[[PodLine], None] | None = None,
 ) -> JobView:
     """Shows lines as they arrive until the job has ended, says why pods do not start, and returns
     the job's last view.
     """
-    show = show or Printer()
     one_by_one, job_ended = threading.Lock(), threading.Event()
     readers: dict[str, threading.Thread] = {}
     failures: list[BaseException] = []

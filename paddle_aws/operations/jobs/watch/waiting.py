@@ -72,10 +72,8 @@ class Follower:
         for pod in view.pods:
             if pod.component == "reader" or (only_what_waits and pod.phase != "waiting"):
                 continue
-            early = (
-                pod.phase == "starting"
-                and seconds_old({"metadata": {"creationTimestamp": pod.created}}) < REPORT_AFTER
-            )
+            age = seconds_old({"metadata": {"creationTimestamp": pod.created}})
+            early = pod.phase == "starting" and age < REPORT_AFTER
             if not early and self._is_new(pod.name, pod.phase, pod.reason):
                 new.append(pod)
         for line in describe_pods(new):
@@ -101,14 +99,11 @@ def describe_pods(states: Iterable[PodState]) -> list[str]:
         return (state.component, state.phase, state.reason)
 
     lines_ = []
-    for (component, phase, reason), group in groupby(
-        sorted(states, key=lambda s: (*same(s), s.rank or 0)), key=same
-    ):
+    in_order = sorted(states, key=lambda state: (*same(state), state.rank or 0))
+    for (component, phase, reason), group in groupby(in_order, key=same):
         ranks = [state.rank for state in group if state.rank is not None]
-        lines_.append(
-            f"{component}{' ' if ranks else ''}{spans(ranks)} {phase}"
-            + (f": {reason}" if reason else "")
-        )
+        who = f"{component} {spans(ranks)}" if ranks else component
+        lines_.append(f"{who} {phase}" + (f": {reason}" if reason else ""))
     return lines_
 
 
@@ -134,13 +129,8 @@ def has_data_ended(job: JobView) -> bool:
     return job.unbuilt or (job.data is not None and job.data.ended)
 
 
-def has_environment_ended(job: JobView) -> bool:
-    """Returns whether the environment Job has ended."""
-    return job.environment is not None and job.environment.ended
-
-
-ENDS = {
-    "environment": has_environment_ended,
+ENDS: dict[str, Callable[[JobView], bool]] = {
+    "environment": lambda job: job.environment is not None and job.environment.ended,
     "data": has_data_ended,
     "training": has_training_ended,
 }
@@ -154,9 +144,8 @@ def is_settled(job: JobView) -> bool:
         training is not None and training.phase == "waiting" and training.reason
     ):
         return True
-    pods = [
-        pod for pod in job.pods if pod.part == "training" and pod.phase not in ("failed", "ending")
-    ]
+    pods = [pod for pod in job.pods if pod.part == "training"]
+    pods = [pod for pod in pods if pod.phase not in ("failed", "ending")]
     return len(pods) >= (training.completions if training else 1) and all(
         pod.phase in ("running", "done") or (pod.phase == "waiting" and pod.reason) for pod in pods
     )
@@ -166,7 +155,7 @@ def require_success(view: JobView) -> str:
     """Returns in one sentence how the job ended. Raises JobFailed with that sentence if it
     failed.
     """
-    job = view.environment if view.unbuilt else view.training or view.data
+    job = view.deciding
     if job is None:
         raise Failed(f"job {view.name} is not there")
     if not job.ended:

@@ -1,23 +1,27 @@
-"""An EKS cluster's kubeconfig entry, as the aws CLI writes it: the CLI itself gives the tokens.
+"""A cluster's kubeconfig entry. No content of an entry is ever shown.
 
-EKS knows IAM roles and users, not groups. So a token is of a team's role, unless the caller has an
-access entry of its own.
+EKS's is as the aws CLI writes it: the CLI itself gives the tokens. EKS knows IAM roles and users,
+not groups, so a token is of a team's role, unless the caller has an access entry of its own. For a
+self-managed cluster each team has its own kubeconfig in Secrets Manager; anyone who may read a
+team's secret acts as that team (docs/people.md).
 """
 
 import os
-from typing import Any
+from typing import Any, Literal
 
-from paddle_aws.operations.account.access.team_secret import Team
+import yaml
+
 from paddle_aws.operations.account.aws import client
 from paddle_aws.operations.account.cluster_account import ClusterAccount, outputs_of
 from paddle_aws.operations.cluster.kubeconfig_file import Entry
 from paddle_aws.operations.errors import BadInput, Unreachable
 from paddle_aws.stacks.cluster_spec import ClusterSpec
 
+Team = Literal["operator", "trainer", "reader"]
 EXEC = "client.authentication.k8s.io/v1beta1"
 
 
-def entry(spec: ClusterSpec, team: Team | None) -> tuple[Entry, bool]:
+def eks_entry(spec: ClusterSpec, team: Team | None) -> tuple[Entry, bool]:
     """Returns the kubeconfig entry, with the program that gives tokens and no credential, and
     whether the endpoint is public.
 
@@ -64,9 +68,7 @@ def admits(spec: ClusterSpec, caller: str) -> bool:
 
 
 def _role(spec: ClusterSpec, team: Team | None) -> str | None:
-    """Returns the role that the tokens are of; None: the caller's own identity, which the cluster
-    knows.
-    """
+    """Returns the role that the tokens are of; None: the caller's own identity."""
     account = ClusterAccount(spec)
     caller = account.identity["Arn"]
     if caller.endswith(":root"):
@@ -111,3 +113,40 @@ def _credential_program(name: str, region: str, role: str | None) -> dict[str, A
     if profile := os.environ.get("AWS_PROFILE"):
         program["env"] = [{"name": "AWS_PROFILE", "value": profile}]
     return program
+
+
+def team_entry(name: str, region: str, team: Team) -> Entry:
+    """Returns a team's entry. Raises BadInput or Unreachable if the team's secret holds none."""
+    from botocore.exceptions import ClientError
+
+    secret = f"{name}/kubeconfig/{team}"
+    try:
+        answer = client("secretsmanager", region).get_secret_value(SecretId=secret)
+    except ClientError as error:
+        if error.response["Error"]["Code"] == "AccessDeniedException":
+            raise Unreachable(
+                f"you may not read secret {secret}: --team names another team (operator, "
+                "trainer, reader)"
+            ) from None
+        if error.response["Error"]["Code"] != "ResourceNotFoundException":
+            raise
+        # AWS gives one answer in two cases: no such secret, and a secret without a value yet.
+        if "staging label" in error.response["Error"].get("Message", ""):
+            raise Unreachable(
+                f"the control plane of {name} has not written its kubeconfig yet: wait until it "
+                "has started (some minutes)"
+            ) from None
+        raise BadInput(
+            f"secret {secret} does not exist in {region}: deploy the cluster, or correct name "
+            "and region in cluster.yaml"
+        ) from None
+    try:
+        config = yaml.safe_load(answer["SecretString"])
+        cluster, user = dict(config["clusters"][0]["cluster"]), dict(config["users"][0]["user"])
+    except (yaml.YAMLError, KeyError, IndexError, TypeError, ValueError, RecursionError):
+        # Without the secret's content: it may be a secret all the same.
+        raise BadInput(
+            f"secret {secret} holds no kubeconfig: the control plane writes it when it starts"
+        ) from None
+    # The operator's entry has the cluster's name; the others' names differ.
+    return Entry(name if team == "operator" else f"{name}-{team}", cluster, user)
