@@ -9,11 +9,10 @@ from constructs import Construct
 
 from k8s_charts import names, yaml_documents
 from k8s_charts.spec import TrainingJob
-from k8s_charts.spec.groups import Resources
+from k8s_charts.spec.groups import ZONE, Resources
 from k8s_charts.spec.value_types import total
 
 Object = dict[str, Any]
-ZONE = "topology.kubernetes.io/zone"
 CAPACITY_TYPE = "eks.amazonaws.com/capacityType", "SPOT"
 """EKS labels the nodes of its managed groups with SPOT or ON_DEMAND."""
 AUTO_CAPACITY_TYPE = "karpenter.sh/capacity-type", "spot"

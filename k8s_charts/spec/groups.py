@@ -32,6 +32,9 @@ from k8s_charts.spec.value_types import (
 )
 from paddle_settings.model import Fault, Settings
 
+ZONE = "topology.kubernetes.io/zone"
+"""The label of a node with its zone."""
+
 
 class Resources(Settings):
     """What one container asks for and may use.

@@ -1,15 +1,16 @@
 """Which settings of a job exclude or need each other."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import PurePosixPath
 
 from paddle_node import contract
 
-from k8s_charts.spec import paddle_job_rules, pod_list_rules, pod_security
+from k8s_charts.spec import pod_security
 from k8s_charts.spec.command_rules import command_faults, environment_faults
 from k8s_charts.spec.data import FromJob, address_fault
+from k8s_charts.spec.groups import ZONE
 from k8s_charts.spec.job_settings import (
     DATA_ENDING,
     ENVIRONMENT_ENDING,
@@ -29,30 +30,28 @@ _NOWHERE = re.compile(r"(.*/)?\.{0,2}(/.*)?", re.DOTALL)
 """A path that is no folder below the program's: empty, absolute, `.` or `..`."""
 
 
+LONGEST_ENDING = "-worker-9999"
+"""The longest ending of the name of a PaddleJob's pod: the kind's definition cannot know the number
+of pods, and leaves room for four digits.
+"""
+Rule = Callable[[JobSettings], Iterator[str]]
+
+
 def faults(job: JobSettings) -> Iterator[str]:
     """Yields a sentence for each rule that the job breaks."""
-    rules = (
-        _program,
-        _environment,
-        _command,
-        _data,
-        _names,
-        _mode,
-        *paddle_job_rules.RULES,
-        *pod_list_rules.RULES,
-        _namespace,
-        _volume,
-        _gpus,
-        _gang,
-        _name_length,
-        _command_line,
-        environment_faults,
-        _pod_additions,
-        _metrics_port,
-        _inputs,
-        _zone,
-    )
-    return check(*(partial(rule, job) for rule in rules))
+    return check(*(partial(rule, job) for rule in RULES))
+
+
+def _refuse(broken: Callable[[JobSettings], object], sentence: str) -> Rule:
+    """Returns the rule that refuses a job of which `broken` holds. `{job}` in its sentence stands
+    for the job.
+    """
+
+    def rule(job: JobSettings) -> Iterator[str]:
+        if broken(job):
+            yield sentence.format(job=job)
+
+    return rule
 
 
 def _program(job: JobSettings) -> Iterator[str]:
@@ -111,13 +110,6 @@ def _environment(job: JobSettings) -> Iterator[str]:
         yield (
             f"program.wheels is {wheels}: a folder on the volume is allowed, such as {mount}/wheels"
         )
-
-
-def _command(job: JobSettings) -> Iterator[str]:
-    if fault := job.way.fault:
-        yield f"command {fault}"
-    if re.search("[*?[]", job.success or ""):
-        yield f"success is {job.success}: one file below output/ is allowed, without *, ? and ["
 
 
 def _data(job: JobSettings) -> Iterator[str]:
@@ -194,15 +186,6 @@ def _mode(job: JobSettings) -> Iterator[str]:
         )
 
 
-def _namespace(job: JobSettings) -> Iterator[str]:
-    """What needs a namespace of its own."""
-    if job.namespace in SHARED_NAMESPACES and job.pod_security != "restricted":
-        yield (
-            f"pod_security is {job.pod_security}: it needs a namespace of its own, because it "
-            f"holds for every pod there, and namespace is {job.namespace}"
-        )
-
-
 def _volume(job: JobSettings) -> Iterator[str]:
     volume, kind = job.volume, job.volume.kind
     if _POD_FILES.fullmatch(volume.mount_path):
@@ -234,21 +217,6 @@ def _volume(job: JobSettings) -> Iterator[str]:
         )
 
 
-def _gpus(job: JobSettings) -> Iterator[str]:
-    gpus = job.gpus
-    if gpus.count and job.image is None:
-        yield (
-            "image is missing: a job with GPUs names an image that was built for CUDA "
-            "(docs/jobs.md)"
-        )
-
-
-def _gang(job: JobSettings) -> Iterator[str]:
-    gang = job.gang
-    if gang.kind == "kueue" and gang.queue is None:
-        yield ("gang.queue is missing: Kueue admits a job through a LocalQueue of its namespace")
-
-
 def _command_line(job: JobSettings) -> Iterator[str]:
     command = job.command
     if command is not None and not "".join(command[:1]).strip():
@@ -277,7 +245,7 @@ def _pod_additions(job: JobSettings) -> Iterator[str]:
 def _name_length(job: JobSettings) -> Iterator[str]:
     ending = "" if job.pin_names else "-" + "h" * HASH_LENGTH
     splitters = job.data.splitters if job.data is not None else 1
-    trainers = f"{ending}-{job.trainers - 1}" if job.has_agent else paddle_job_rules.LONGEST_ENDING
+    trainers = f"{ending}-{job.trainers - 1}" if job.has_agent else LONGEST_ENDING
     others = [f"{DATA_ENDING}{ending}-{splitters - 1}"]
     others += [f"{ENVIRONMENT_ENDING}{ending}"] if job.builds_environment else []
     longest = max(trainers, *others, key=len)
@@ -310,10 +278,111 @@ def _inputs(job: JobSettings) -> Iterator[str]:
             yield f"inputs.{name} is {source}: a path on the volume without .. is allowed"
 
 
-def _zone(job: JobSettings) -> Iterator[str]:
-    zone = job.scheduling.node_selector.get("topology.kubernetes.io/zone", job.scheduling.zone)
-    if job.scheduling.zone not in (None, zone):
-        yield (
-            f"scheduling.zone is {job.scheduling.zone}: node_selector names another zone, "
-            "leave one of them out"
-        )
+OPERATOR_RULES = (
+    _refuse(
+        lambda job: not job.has_agent and job.program.archived,
+        "program.from is {job.program.origin}: the operator's pods unpack no archive, use "
+        "`from: configmap` or image",
+    ),
+    _refuse(
+        lambda job: not job.has_agent and job.program.environment == "built",
+        "program.environment is built: the operator's pods unpack no environment, use "
+        "`environment: image`",
+    ),
+    _refuse(
+        lambda job: not job.has_agent and job.command is None and job.image is None,
+        "command is missing: with controller paddlejob each pod is a parameter server or a "
+        "worker: name the program that the pushed image runs, or name an image of your own",
+    ),
+    _refuse(
+        lambda job: (
+            not job.has_agent and job.mode == "parameter-server" and not job.parameter_servers
+        ),
+        "parameter_servers is missing: a PaddleJob of mode parameter-server needs at least 1 "
+        "beside its workers",
+    ),
+    _refuse(
+        lambda job: (
+            job.paddlejob
+            and job.paddlejob.elastic is not None
+            and job.paddlejob.etcd_server is None
+        ),
+        "paddlejob.elastic is {job.paddlejob.elastic}: elastic workers meet in an etcd, give its "
+        "host:port as etcd_server",
+    ),
+    _refuse(
+        lambda job: job.operator.intranet == "Host" and job.namespace in SHARED_NAMESPACES,
+        "paddlejob.intranet is Host: it needs a privileged namespace of its own, and namespace is "
+        "{job.namespace}",
+    ),
+    _refuse(
+        lambda job: not job.has_agent and job.volume.kind == "none" and job.data is not None,
+        "volume.kind is none: data has to come to a volume; efs, lustre, nfs, host-path or "
+        "claim is allowed",
+    ),
+    _refuse(
+        lambda job: not job.has_agent and job.gang.kind == "kueue",
+        "gang.kind is kueue: a PaddleJob cannot be suspended, use volcano or none",
+    ),
+)
+"""Of controller paddlejob: what its operator knows, and what only our agent does."""
+
+POD_LIST_RULES = (
+    _refuse(
+        lambda job: job.discovery == "pod-list" and job.mode == "single",
+        "discovery is pod-list: mode single has no peers to look for, leave discovery out",
+    ),
+    _refuse(
+        lambda job: job.discovery == "pod-list" and job.mode == "collective",
+        "discovery is pod-list: collective ranks are found by index, leave discovery out",
+    ),
+    _refuse(
+        lambda job: job.namespace in SHARED_NAMESPACES and job.ports.host_ports,
+        "ports.host_ports is given: it needs a privileged namespace of its own, and namespace is "
+        "{job.namespace}",
+    ),
+)
+"""Of discovery pod-list, the tutorials' way, and of their host ports."""
+
+RULES: tuple[Rule, ...] = (
+    _program,
+    _environment,
+    _refuse(lambda job: job.way.fault, "command {job.way.fault}"),
+    _refuse(
+        lambda job: re.search("[*?[]", job.success or ""),
+        "success is {job.success}: one file below output/ is allowed, without *, ? and [",
+    ),
+    _data,
+    _names,
+    _mode,
+    *OPERATOR_RULES,
+    *POD_LIST_RULES,
+    _refuse(
+        lambda job: job.namespace in SHARED_NAMESPACES and job.pod_security != "restricted",
+        "pod_security is {job.pod_security}: it needs a namespace of its own, because it holds for "
+        "every pod there, and namespace is {job.namespace}",
+    ),
+    _volume,
+    _refuse(
+        lambda job: job.gpus.count and job.image is None,
+        "image is missing: a job with GPUs names an image that was built for CUDA (docs/jobs.md)",
+    ),
+    _refuse(
+        lambda job: job.gang.kind == "kueue" and job.gang.queue is None,
+        "gang.queue is missing: Kueue admits a job through a LocalQueue of its namespace",
+    ),
+    _name_length,
+    _command_line,
+    environment_faults,
+    _pod_additions,
+    _metrics_port,
+    _inputs,
+    _refuse(
+        lambda job: (
+            job.scheduling.zone
+            and job.scheduling.node_selector.get(ZONE, job.scheduling.zone) != job.scheduling.zone
+        ),
+        "scheduling.zone is {job.scheduling.zone}: node_selector names another zone, leave one of "
+        "them out",
+    ),
+)
