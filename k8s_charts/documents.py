@@ -12,16 +12,15 @@ from cdk8s import App, Chart
 
 from k8s_charts import yaml_documents
 from k8s_charts.deployed import ClusterOutputs, check_namespace, use_deployed_volume
-from k8s_charts.kinds import paddle_job, training_job
 from k8s_charts.kinds.data_job import DataChart
 from k8s_charts.kinds.environment import EnvironmentChart
 from k8s_charts.kinds.namespace import NamespaceChart
+from k8s_charts.kinds.paddle_job import HOST_PORTS, OperatorChart, PaddleJobChart
+from k8s_charts.kinds.training_job import TrainingChart
 from k8s_charts.kinds.volume import VolumeChart
 from k8s_charts.pods.pod import Customize
 from k8s_charts.spec import TrainingJob
 from paddle_settings.errors import SettingError
-
-CONTROLLERS = {"job": training_job.CONTROLLER, "paddlejob": paddle_job.CONTROLLER}
 
 
 def charts(
@@ -41,16 +40,16 @@ def charts(
     job = use_deployed_volume(job, outputs)
     app = App()
     steps: list[Chart] = [NamespaceChart(app, job)]
-    controller = CONTROLLERS[job.controller]
-    if (operator := controller.operator(app, job)) is not None:
-        steps.append(operator)
+    if not job.has_agent and job.operator.install_operator:
+        steps.append(OperatorChart(app, job))
     if job.volume.kind not in ("claim", "none"):
         steps.append(VolumeChart(app, job, outputs))
     if job.builds_environment:
         steps.append(EnvironmentChart(app, job, outputs, image, customize=customize))
     if job.splits:
         steps.append(DataChart(app, job, outputs, image, customize=customize))
-    steps.append(controller.training(app, job, outputs, image, customize=customize))
+    training = TrainingChart if job.has_agent else PaddleJobChart
+    steps.append(training(app, job, outputs, image, customize=customize))
     return steps
 
 
@@ -58,9 +57,12 @@ def _check_ports(job: TrainingJob, outputs: ClusterOutputs) -> None:
     """Raises SettingError if the job takes ports of its nodes that the nodes do not open to each
     other.
     """
-    controller = CONTROLLERS[job.controller]
-    if closed := outputs.closed_ports(controller.host_ports(job)):
-        setting, instead = controller.host_ports_setting
+    taken, setting, instead = (
+        (job.ports.on_host, "ports.host_ports is given", "leave it and discovery out")
+        if job.has_agent
+        else (HOST_PORTS, "paddlejob.intranet is Host", "leave it out")
+    )
+    if closed := outputs.closed_ports(taken):
         runs = groupby(enumerate(closed), lambda at: at[1] - at[0])
         ends = [(ports[0][1], ports[-1][1]) for ports in (list(run) for _, run in runs)]
         named = ", ".join(f"{first}-{last}" if first < last else str(first) for first, last in ends)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from cdk8s import App
 from constructs import Construct
 from paddle_node import contract
 from paddle_node.contract import Variable
@@ -90,49 +91,6 @@ def _environment(
     }
 
 
-def _document(
-    job: TrainingJob,
-    outputs: ClusterOutputs,
-    image: str,
-    identity: str,
-    customize: pod.Customize | None,
-) -> pod.Object:
-    """Returns the Job without its metadata."""
-    splitters = job.data.splitters if job.data is not None else 1
-    container = {
-        "name": "data",
-        "command": [contract.DATA_ENTRY_POINT],
-        "env": pod.environment(_environment(job, job.data, outputs, image, identity)),
-        "workingDir": contract.HOME,
-    }
-    template = pod.template(
-        job,
-        "data",
-        outputs=outputs,
-        image=image,
-        container=container,
-        spec={"serviceAccountName": names.DATA_ACCOUNT},
-        program=pod.config_map_name(job, "program", job.program.files),
-        customize=customize,
-    )
-    # A single pod counts its failures. If one of several indexes is lost, so is the split.
-    return pod.job_document(job, template, splitters, indexed=splitters > 1)
-
-
-def identity_beside(
-    scope: Construct, job: TrainingJob, outputs: ClusterOutputs, image: str
-) -> str | None:
-    """Returns the identity of the job's split: of the DataChart in `scope` if it has one, else of
-    the one that these arguments make; None for a job without a split.
-    """
-    if not job.splits:
-        return None
-    chart = scope.node.try_find_child(f"{job.name}{DATA_ENDING}")
-    if isinstance(chart, DataChart):
-        return chart.identity
-    return names.fingerprint(_document(job, outputs, image, "", None))
-
-
 class DataChart(pod.PodChart):
     """Job and NetworkPolicy of the split, and the ConfigMap of a program that came with the job
     file.
@@ -146,28 +104,37 @@ class DataChart(pod.PodChart):
     """
 
     ending = DATA_ENDING
+    role = "data"
     identity: str
     """Hash of the Job's spec. The split writes it into its manifest, and trainers wait for a
     manifest with it.
     """
 
-    def _add_objects(self, job: TrainingJob, outputs: ClusterOutputs, image: str) -> None:
-        pod.add_config_map(self, job, "data", "program", job.program.files)
-        pod.add_certificates(self, job, "data", outputs)
-        network.add_data_policy(self, job, outputs)
-
-        def document(identity: str) -> pod.Object:
-            return _document(job, outputs, image, identity, self.customize_pod)
-
-        self.identity = names.fingerprint(document(""))
-        pod.add_job(
-            self,
-            job,
-            document(self.identity),
-            stem=f"{job.name}{DATA_ENDING}",
+    def _add_objects(self) -> None:
+        self._mount_program()
+        self._mount_certificates()
+        network.add_data_policy(self, self._job, self._outputs)
+        self.identity = names.fingerprint(self._document(""))
+        self._add_job(
+            self._document(self.identity),
+            stem=f"{self._job.name}{DATA_ENDING}",
             fingerprint=self.identity,
-            labels=names.labels(job, "data"),
         )
+
+    def _document(self, identity: str) -> pod.Object:
+        """Returns the Job without its metadata."""
+        job = self._job
+        splitters = job.data.splitters if job.data is not None else 1
+        variables = _environment(job, job.data, self._outputs, self._image, identity)
+        container = {
+            "name": "data",
+            "command": [contract.DATA_ENTRY_POINT],
+            "env": pod.environment(variables),
+            "workingDir": contract.HOME,
+        }
+        template = self._template("data", container, {"serviceAccountName": names.DATA_ACCOUNT})
+        # A single pod counts its failures. If one of several indexes is lost, so is the split.
+        return pod.job_document(job, template, splitters, indexed=splitters > 1)
 
 
 class WaitingChart(pod.PodChart):
@@ -191,5 +158,11 @@ class WaitingChart(pod.PodChart):
         labels: Mapping[str, str] | None = None,
         customize: pod.Customize | None = None,
     ) -> None:
-        self.data_job = data_job or identity_beside(scope, job, outputs, image)
+        if not data_job and job.splits:
+            beside = scope.node.try_find_child(f"{job.name}{DATA_ENDING}")
+            chart = (
+                beside if isinstance(beside, DataChart) else DataChart(App(), job, outputs, image)
+            )
+            data_job = chart.identity
+        self.data_job = data_job
         super().__init__(scope, job, outputs, image, labels=labels, customize=customize)

@@ -5,6 +5,7 @@ Code of package authors runs in it, so its pod has no rights: no token, an accou
 rights, one folder of the volume, and a network that reaches only package indexes.
 """
 
+from pathlib import PurePosixPath
 from typing import Any
 
 from paddle_node import contract
@@ -41,34 +42,23 @@ class EnvironmentChart(pod.PodChart):
     """Job, ConfigMap and NetworkPolicy of the environment of a job that builds one."""
 
     ending = ENVIRONMENT_ENDING
+    role = "environment"
 
-    def _add_objects(self, job: TrainingJob, outputs: ClusterOutputs, image: str) -> None:
-        network.add_environment_policy(self, job, outputs)
-        pod.add_config_map(self, job, "environment", "requirements", pod.requirements(job))
-        pod.add_certificates(self, job, "environment", outputs)
-        index = job.program.index
+    def _add_objects(self) -> None:
+        job, index = self._job, self._job.program.index
+        network.add_environment_policy(self, job, self._outputs)
+        place = PurePosixPath(contract.REQUIREMENTS)
+        lines = self._add_config_map("requirements", {place.name: job.program.requirements_text})
+        self._mount_config_map("requirements", str(place.parent), lines)
+        self._mount_certificates()
         container = {
             "name": "environment",
             "command": list(contract.BUILD_ENVIRONMENT),
-            "env": pod.environment(_environment(job, outputs, image)),
+            "env": pod.environment(_environment(job, self._outputs, self._image)),
             "envFrom": [{"secretRef": {"name": index.secret}}] if index and index.secret else None,
             "workingDir": contract.HOME,
         }
-        template = pod.template(
-            job,
-            "environment",
-            outputs=outputs,
-            image=image,
-            container=container,
-            spec={"serviceAccountName": names.TRAINER_ACCOUNT},
-            customize=self.customize_pod,
-        )
+        account = {"serviceAccountName": names.TRAINER_ACCOUNT}
+        template = self._template("environment", container, account)
         document = pod.job_document(job, template, 1, indexed=False)
-        pod.add_job(
-            self,
-            job,
-            document,
-            stem=f"{job.name}{ENVIRONMENT_ENDING}",
-            fingerprint=names.fingerprint(document),
-            labels=names.labels(job, "environment"),
-        )
+        self._add_job(document, stem=f"{job.name}{ENVIRONMENT_ENDING}")

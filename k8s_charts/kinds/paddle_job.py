@@ -7,7 +7,6 @@ to `command`.
 """
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 from constructs import Construct
@@ -15,9 +14,7 @@ from paddle_node import contract
 from paddle_node.contract import Variable
 
 from k8s_charts import names, yaml_documents
-from k8s_charts.deployed import ClusterOutputs
 from k8s_charts.job_chart import JobChart
-from k8s_charts.kinds.controller import Controller
 from k8s_charts.kinds.data_job import WaitingChart
 from k8s_charts.pods import network, pod, scheduling
 from k8s_charts.pods.pod import literal
@@ -94,13 +91,13 @@ class PaddleJobChart(WaitingChart):
         customize: changes a pod's template in place.
     """
 
-    def _add_objects(self, job: TrainingJob, outputs: ClusterOutputs, image: str) -> None:
+    role = "worker"
+
+    def _add_objects(self) -> None:
+        job, outputs = self._job, self._outputs
         # With a data job the program is on the volume; without one the pods mount it themselves.
-        program = (
-            None
-            if job.splits
-            else pod.add_config_map(self, job, "worker", "program", job.program.files)
-        )
+        if not job.splits:
+            self._mount_program()
         servers = job.parameter_servers or 0
         roles: list[names.Role] = ["ps", "worker"] if servers else ["worker"]
         members = servers + job.trainers
@@ -120,14 +117,7 @@ class PaddleJobChart(WaitingChart):
         with_gpus = members if job.gpus.parameter_servers else job.trainers
         scheduling.add_pod_group(self, job, members=members, with_gpus=with_gpus)
         metadata = {"name": job.name, "namespace": job.namespace, "labels": common}
-        kind = {
-            "apiVersion": "batch.paddlepaddle.org/v1",
-            "kind": "PaddleJob",
-            "metadata": metadata,
-        }
-
-        template = partial(self._template, job, outputs=outputs, image=image, program=program)
-        settings = job.operator
+        template, settings = self._role_template, job.operator
         spec = {
             "cleanPodPolicy": settings.clean_pod_policy,
             "intranet": settings.intranet,
@@ -138,18 +128,16 @@ class PaddleJobChart(WaitingChart):
         }
         yaml_documents.add(
             self,
-            {**kind, "spec": {field: value for field, value in spec.items() if value is not None}},
+            {
+                "apiVersion": "batch.paddlepaddle.org/v1",
+                "kind": "PaddleJob",
+                "metadata": metadata,
+                "spec": {field: value for field, value in spec.items() if value is not None},
+            },
         )
 
-    def _template(
-        self,
-        job: TrainingJob,
-        role: names.Role,
-        *,
-        outputs: ClusterOutputs,
-        image: str,
-        program: str | None,
-    ) -> pod.Object:
+    def _role_template(self, role: names.Role) -> pod.Object:
+        job = self._job
         container = {
             "name": "paddle",
             "command": [literal(word) for word in job.command or ()],
@@ -169,22 +157,4 @@ class PaddleJobChart(WaitingChart):
         }
         # For people who read the object: the programs in the pods do not use it.
         note = {"paddle-aws/data-job": self.data_job} if self.data_job else None
-        return pod.template(
-            job,
-            role,
-            outputs=outputs,
-            image=image,
-            container=container,
-            spec=spec,
-            program=program,
-            annotations=note,
-            customize=self.customize_pod,
-        )
-
-
-CONTROLLER = Controller(
-    PaddleJobChart,
-    lambda job: HOST_PORTS,
-    ("paddlejob.intranet is Host", "leave it out"),
-    lambda scope, job: OperatorChart(scope, job) if job.operator.install_operator else None,
-)
+        return self._template(role, container, spec, note)

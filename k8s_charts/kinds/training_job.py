@@ -17,10 +17,7 @@ from paddle_node import contract
 from paddle_node.contract import Variable
 
 from k8s_charts import names, yaml_documents
-from k8s_charts.deployed import ClusterOutputs
-from k8s_charts.kinds.controller import Controller
 from k8s_charts.kinds.data_job import WaitingChart
-from k8s_charts.kinds.discovery import choose_discovery
 from k8s_charts.pods import network, pod, scheduling
 from k8s_charts.pods.pod import literal
 from k8s_charts.spec import TrainingJob
@@ -159,18 +156,35 @@ class TrainingChart(WaitingChart):
         SettingError: one sentence, for settings that do not fit.
     """
 
-    def _add_objects(self, job: TrainingJob, outputs: ClusterOutputs, image: str) -> None:
+    role = "trainer"
+
+    def _add_objects(self) -> None:
+        job, outputs, indexed = self._job, self._outputs, self._job.discovery == "index"
         trainers = names.labels(job, "trainer")
-        peers = choose_discovery(job, {"control": job.ports.control, **_pserver_ports(job)})
-        yaml_documents.add(self, *peers.documents)
-        network.add_peer_policy(self, job, ["trainer"], outputs, more=peers.rules)
+        ports = {"control": job.ports.control, **_pserver_ports(job)}
+        service, account = (job.name if indexed else None), names.TRAINER_ACCOUNT
+        if indexed:
+            (peers,) = yaml_documents.template("peers.yaml", namespace=job.namespace, job=job.name)
+            peers["spec"]["ports"] = [
+                {"name": name, "port": port, "protocol": "TCP"} for name, port in ports.items()
+            ]
+            yaml_documents.add(self, peers)
+        else:
+            account = f"{job.name}-pod-list"
+            rights = yaml_documents.template(
+                "pod_list.yaml", account=account, namespace=job.namespace, job=job.name
+            )
+            yaml_documents.add(self, *rights)
+        # Pods that ask the API server get a token, and may reach it.
+        rules = [] if indexed else [network.RULES["api-server"]]
+        network.add_peer_policy(self, job, ["trainer"], outputs, more=rules)
         # One pod at a time may be evicted. That costs all pods their current pass, but a budget of
         # no pods would block every drain until the job ends.
         pod.add_disruption_budget(
             self, job, job.trainers - 1, {"matchLabels": dict(sorted(trainers.items()))}, trainers
         )
         scheduling.add_pod_group(self, job, members=job.trainers, with_gpus=job.trainers)
-        config = pod.add_config_map(self, job, "trainer", "settings", settings(job))
+        config = self._add_config_map("settings", settings(job))
         (parts,) = yaml_documents.template(
             "trainer.yaml",
             entry_point=contract.ENTRY_POINT,
@@ -179,45 +193,26 @@ class TrainingChart(WaitingChart):
         )
         container = parts["container"] | {
             "args": [literal(argument) for argument in job.arguments],
-            "env": pod.environment(_environment(job, self.data_job, peers.service, image)),
+            "env": pod.environment(_environment(job, self.data_job, service, self._image)),
             "envFrom": pod.environment_from(job, config),
             "ports": _container_ports(job),
             **pod.restart_rules(outputs),
         }
+        volcano = job.gang.kind == "volcano"
         spec = parts["spec"] | {
-            "serviceAccountName": peers.account,
-            "automountServiceAccountToken": peers.asks_api_server,
-            "subdomain": peers.service,
-            "schedulerName": "volcano" if job.gang.kind == "volcano" else None,
+            "serviceAccountName": account,
+            "automountServiceAccountToken": not indexed,
+            "subdomain": service,
+            "schedulerName": "volcano" if volcano else None,
         }
         # Volcano finds a pod's PodGroup by this annotation.
-        group = {"scheduling.k8s.io/group-name": job.name} if job.gang.kind == "volcano" else {}
-        template = pod.template(
-            job,
-            "trainer",
-            outputs=outputs,
-            image=image,
-            container=container,
-            spec=spec,
-            annotations={**group, **_scrape_annotations(job)},
-            customize=self.customize_pod,
-        )
+        group = {"scheduling.k8s.io/group-name": job.name} if volcano else {}
+        notes = {**group, **_scrape_annotations(job)}
+        template = self._template("trainer", container, spec, notes)
         # Kueue starts a job by clearing its `suspend`.
         suspend = True if job.gang.kind == "kueue" else None
-        indexed = peers.indexed
-        document = pod.job_document(job, template, job.trainers, indexed=indexed, suspend=suspend)
-        pod.add_job(
-            self,
-            job,
-            document,
+        self._add_job(
+            pod.job_document(job, template, job.trainers, indexed=indexed, suspend=suspend),
             stem=job.name,
-            fingerprint=names.fingerprint(document),
-            labels={**trainers, **scheduling.queue_labels(job)},
+            labels=scheduling.queue_labels(job),
         )
-
-
-CONTROLLER = Controller(
-    TrainingChart,
-    lambda job: job.ports.on_host,
-    ("ports.host_ports is given", "leave it and discovery out"),
-)

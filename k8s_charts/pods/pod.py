@@ -43,6 +43,8 @@ class PodChart(JobChart):
 
     ending = ""
     """What follows the job's name in the chart's id."""
+    role: names.Role
+    """Of the pods, in the labels of the chart's ConfigMaps."""
 
     def __init__(
         self,
@@ -55,11 +57,13 @@ class PodChart(JobChart):
         customize: Customize | None = None,
     ) -> None:
         super().__init__(scope, f"{job.name}{self.ending}", job, labels=labels)
+        self._job, self._outputs, self._image = job, outputs, image
         self._customize = customize
-        self._add_objects(job, outputs, image)
+        self._mounted: list[tuple[Object, Object]] = []
+        self._add_objects()
 
     @abstractmethod
-    def _add_objects(self, job: TrainingJob, outputs: ClusterOutputs, image: str) -> None:
+    def _add_objects(self) -> None:
         """Adds what the chart is for."""
 
     def customize_pod(self, template: Object, role: names.Role) -> None:
@@ -70,6 +74,146 @@ class PodChart(JobChart):
         """
         if self._customize is not None:
             self._customize(template, role)
+
+    def _add_config_map(
+        self, ending: str, data: Mapping[str, str], scope: Construct | None = None
+    ) -> str | None:
+        """Adds an immutable ConfigMap and returns its name, which contains a hash of its data; None
+        if there is no data.
+
+        So neither the settings nor the inline program of a running job can change.
+        """
+        if not data:
+            return None
+        job, name = self._job, names.hashed_name(f"{self._job.name}-{ending}", data)
+        labels = names.labels(job, self.role)
+        document = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": name, "namespace": job.namespace, "labels": labels},
+            "data": dict(data),
+            "immutable": True,
+        }
+        yaml_documents.add(scope or self, yaml_documents.plain(document))
+        return name
+
+    def _mount_config_map(self, folder: str, place: str, name: str | None) -> None:
+        """Lets all pods see the ConfigMap, if there is one, at `place`."""
+        if name is not None:
+            self._mounted.append(
+                _folder(folder, place, {"configMap": {"name": name}}, readOnly=True)
+            )
+
+    def _mount_program(self) -> None:
+        name = self._add_config_map("program", self._job.program.files)
+        self._mount_config_map("program", f"{INLINE_PROGRAMS}/{self._job.program.folder}", name)
+
+    def _mount_certificates(self) -> None:
+        """Adds what the pods trust beside the public certificates, if the cluster has any."""
+        if trusted := self._outputs.certificates:
+            place = PurePosixPath(contract.CERTIFICATES)
+            scope = Construct(self, "certificates")
+            name = self._add_config_map(f"{self.role}-certificates", {place.name: trusted}, scope)
+            self._mount_config_map("certificates", str(place.parent), name)
+
+    def _template(
+        self,
+        role: names.Role,
+        container: Object,
+        spec: Object,
+        annotations: Mapping[str, str] | None = None,
+    ) -> Object:
+        """Returns the template of one role's pods. `container` and `spec` are fields that override
+        those of templates/pod.yaml.
+
+        Raises SettingError if `customize_pod` or the job's `pod` leaves a pod that breaks
+        `pod_security`, or that the job's policies cannot find.
+        """
+        job, image, auto = self._job, self._image, bool(self._outputs.auto_mode)
+        prepares = role in ("data", "environment")
+        resources = job.data_resources if prepares else job.resources
+        environment = names.environment(job, image) if role != "data" or job.reads_records else None
+        without_gpus = prepares or (role == "ps" and not job.gpus.parameter_servers)
+        gpus = 0 if without_gpus else job.gpus.count
+        efa = job.resources.efa if role == "trainer" else 0
+        (pod,) = yaml_documents.template(
+            "pod.yaml",
+            home=contract.HOME,
+            scratch=resources.scratch,
+            uid=contract.UID,
+            gid=contract.GID,
+            grace=job.limits.grace_period_seconds,
+        )
+        kept = {"karpenter.sh/do-not-disrupt": "true"} if auto else {}
+        pod["metadata"] = {
+            "labels": names.labels(job, role),
+            "annotations": {**(annotations or {}), **kept} or None,
+        }
+        pod_spec = pod["spec"]
+        (first,) = pod_spec["containers"]
+        first |= {
+            "image": image,
+            "imagePullPolicy": pull_policy(image),
+            "resources": scheduling.requirements(resources, gpus, efa, auto=auto),
+        }
+        first |= container
+        pod_spec |= {**scheduling.placement(job, role, gpus=gpus > 0, auto=auto), **spec}
+        folders = list(self._mounted)
+        if not prepares:
+            memory = {"medium": "Memory", "sizeLimit": job.resources.chosen_shared_memory}
+            folders.insert(
+                0, _folder("shared-memory", contract.SHARED_MEMORY, {"emptyDir": memory})
+            )
+        for volume, mount in folders:
+            pod_spec["volumes"].append(volume)
+            first["volumeMounts"].append(mount)
+        if job.volume.kind != "none":
+            claim = {"claimName": names.claim(job, self._outputs)}
+            pod_spec["volumes"].insert(
+                0, {"name": job_folder.VOLUME, "persistentVolumeClaim": claim}
+            )
+            mounts = job_folder.mounts(job, role, environment)
+            first["volumeMounts"] = [*mounts, *first["volumeMounts"]]
+            pod_spec["initContainers"] = job_folder.folder_maker(
+                job, role, environment, first, scheduling.requirements(resources)
+            )
+        filled: Object = yaml_documents.plain(pod)
+        _add(filled, job, role)
+        before = copy.deepcopy(filled)
+        self.customize_pod(filled, role)
+        if filled != before:
+            pod_list = job.discovery == "pod-list"
+            _refuse(role, hook_faults(before, filled, pod_list=pod_list))
+        filled = yaml_documents.plain(filled, empty=True)
+        _refuse(role, _faults(filled, job, role))
+        return filled
+
+    def _add_job(
+        self,
+        document: Object,
+        *,
+        stem: str,
+        fingerprint: str = "",
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
+        """Adds a Job of `job_document`, named `<stem>-<fingerprint>`, or `stem` alone with
+        `pin_names`: Kubernetes refuses to change a Job, so a changed one is another object.
+        `fingerprint`: by default the document's own.
+        """
+        job = self._job
+        name = stem if job.pin_names else f"{stem}-{fingerprint or names.fingerprint(document)}"
+        labels = {**names.labels(job, self.role), **(labels or {})}
+        metadata = {"name": name, "namespace": job.namespace, "labels": labels}
+        document = {**document, "metadata": metadata}
+        if job.pin_names:
+            yaml_documents.add(self, document)
+        else:
+            yaml_documents.NamedByContent(self, document, stem=stem)
+
+
+def _folder(name: str, path: str, source: Object, **fields: object) -> tuple[Object, Object]:
+    """Returns a volume of a pod, and its mount."""
+    return {"name": name, **source}, {"name": name, "mountPath": path, **fields}
 
 
 class FieldPath(str):
@@ -153,159 +297,10 @@ def pull_policy(image: str) -> str:
     return "IfNotPresent" if digest or tag not in ("", "latest") else "Always"
 
 
-def add_config_map(
-    scope: Construct, job: TrainingJob, role: names.Role, ending: str, data: Mapping[str, str]
-) -> str | None:
-    """Adds an immutable ConfigMap and returns its name, which contains a hash of its data; None if
-    there is no data.
-
-    So neither the settings nor the inline program of a running job can change.
-    """
-    name = config_map_name(job, ending, data)
-    if name is None:
-        return None
-    metadata = {"name": name, "namespace": job.namespace, "labels": names.labels(job, role)}
-    document = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": metadata,
-        "data": dict(data),
-        "immutable": True,
-    }
-    yaml_documents.add(scope, yaml_documents.plain(document))
-    return name
-
-
-def config_map_name(job: TrainingJob, ending: str, data: Mapping[str, str]) -> str | None:
-    """Returns the name of the ConfigMap that `add_config_map` adds; None if there is no data."""
-    return names.hashed_name(f"{job.name}-{ending}", data) if data else None
-
-
-def requirements(job: TrainingJob) -> dict[str, str]:
-    """Returns the data of the ConfigMap that the environment Job's pod mounts."""
-    return {PurePosixPath(contract.REQUIREMENTS).name: job.program.requirements_text}
-
-
-def certificates(outputs: ClusterOutputs) -> dict[str, str]:
-    """Returns the data of the ConfigMap with what a Job's pod trusts beside the public ones."""
-    name = PurePosixPath(contract.CERTIFICATES).name
-    return {name: outputs.certificates} if outputs.certificates else {}
-
-
-def add_certificates(
-    scope: Construct, job: TrainingJob, role: names.Role, outputs: ClusterOutputs
-) -> None:
-    """Adds the ConfigMap of `certificates`, if the cluster has any."""
-    if data := certificates(outputs):
-        place = Construct(scope, "certificates")
-        add_config_map(place, job, role, f"{role}-certificates", data)
-
-
-def template(
-    job: TrainingJob,
-    role: names.Role,
-    *,
-    outputs: ClusterOutputs,
-    image: str,
-    container: Object,
-    spec: Object,
-    program: str | None = None,
-    annotations: Mapping[str, str] | None = None,
-    customize: Customize | None = None,
-) -> Object:
-    """Returns the template of one role's pods. `container` and `spec` are fields that override
-    those of templates/pod.yaml.
-
-    `program` is the ConfigMap of an inline program. Raises SettingError if `customize` or the
-    job's `pod` leaves a pod that breaks `pod_security`, or that the job's policies cannot find.
-    """
-    prepares = role in ("data", "environment")
-    resources = job.data_resources if prepares else job.resources
-    environment = names.environment(job, image) if role != "data" or job.reads_records else None
-    gpus = 0 if prepares or (role == "ps" and not job.gpus.parameter_servers) else job.gpus.count
-    (pod,) = yaml_documents.template(
-        "pod.yaml",
-        home=contract.HOME,
-        scratch=resources.scratch,
-        uid=contract.UID,
-        gid=contract.GID,
-        grace=job.limits.grace_period_seconds,
-    )
-    efa, auto = (job.resources.efa if role == "trainer" else 0), bool(outputs.auto_mode)
-    kept = {"karpenter.sh/do-not-disrupt": "true"} if auto else {}
-    pod["metadata"] = {
-        "labels": names.labels(job, role),
-        "annotations": {**(annotations or {}), **kept} or None,
-    }
-    pod_spec = pod["spec"]
-    (first,) = pod_spec["containers"]
-    first |= {
-        "image": image,
-        "imagePullPolicy": pull_policy(image),
-        "resources": scheduling.requirements(resources, gpus, efa, auto=auto),
-    }
-    first |= container
-    pod_spec |= {**scheduling.placement(job, role, gpus=gpus > 0, auto=auto), **spec}
-
-    for volume, mount in _more_folders(job, role, program, outputs):
-        pod_spec["volumes"].append(volume)
-        first["volumeMounts"].append(mount)
-    if job.volume.kind != "none":
-        pod_spec["volumes"].insert(
-            0,
-            {
-                "name": job_folder.VOLUME,
-                "persistentVolumeClaim": {"claimName": names.claim(job, outputs)},
-            },
-        )
-        first["volumeMounts"] = [*job_folder.mounts(job, role, environment), *first["volumeMounts"]]
-        pod_spec["initContainers"] = (
-            job_folder.folder_maker(
-                job, role, environment, first, scheduling.requirements(resources)
-            )
-            or None
-        )
-    filled: Object = yaml_documents.plain(pod)
-    _add(filled, job, role)
-    if customize is not None:
-        before = copy.deepcopy(filled)
-        customize(filled, role)
-        if filled != before:
-            pod_list = job.discovery == "pod-list"
-            _refuse(role, hook_faults(before, filled, pod_list=pod_list))
-    filled = yaml_documents.plain(filled, empty=True)
-    _refuse(role, _faults(filled, job, role))
-    return filled
-
-
 def _refuse(role: names.Role, faults: Iterable[str]) -> None:
     """Raises SettingError if there is a fault."""
     if faults := list(faults):
         raise SettingError("\n".join(f"the {role} pod's {fault}" for fault in faults))
-
-
-def _more_folders(
-    job: TrainingJob, role: names.Role, program: str | None, outputs: ClusterOutputs
-) -> Iterator[tuple[Object, Object]]:
-    """Yields the volumes of a pod beside the job's, each with its mount."""
-
-    def folder(name: str, path: str, source: Object, **fields: object) -> tuple[Object, Object]:
-        return {"name": name, **source}, {"name": name, "mountPath": path, **fields}
-
-    if role not in ("data", "environment"):
-        memory = {"medium": "Memory", "sizeLimit": job.resources.chosen_shared_memory}
-        yield folder("shared-memory", contract.SHARED_MEMORY, {"emptyDir": memory})
-    if program is not None:
-        place = f"{INLINE_PROGRAMS}/{job.program.folder}"
-        yield folder("program", place, {"configMap": {"name": program}}, readOnly=True)
-    if role == "environment":
-        lines = config_map_name(job, "requirements", requirements(job))
-        place = str(PurePosixPath(contract.REQUIREMENTS).parent)
-        yield folder("requirements", place, {"configMap": {"name": lines}}, readOnly=True)
-    trusted = config_map_name(job, f"{role}-certificates", certificates(outputs))
-    if trusted and role in ("data", "environment"):
-        place = str(PurePosixPath(contract.CERTIFICATES).parent)
-        yield folder("certificates", place, {"configMap": {"name": trusted}}, readOnly=True)
 
 
 def _add(template: Object, job: TrainingJob, role: names.Role) -> None:
@@ -387,27 +382,6 @@ def job_document(
     # The template is plain already; an empty selector that somebody added to it means everything.
     filled = {**yaml_documents.plain(spec), "template": template}
     return {"apiVersion": "batch/v1", "kind": "Job", "spec": dict(sorted(filled.items()))}
-
-
-def add_job(
-    scope: Construct,
-    job: TrainingJob,
-    document: Object,
-    *,
-    stem: str,
-    fingerprint: str,
-    labels: Mapping[str, str],
-) -> None:
-    """Adds a Job of `job_document`, named `<stem>-<fingerprint>`, or `stem` alone with
-    `pin_names`: Kubernetes refuses to change a Job, so a changed one is another object.
-    """
-    name = stem if job.pin_names else f"{stem}-{fingerprint}"
-    metadata = {"name": name, "namespace": job.namespace, "labels": dict(labels)}
-    document = {**document, "metadata": metadata}
-    if job.pin_names:
-        yaml_documents.add(scope, document)
-    else:
-        yaml_documents.NamedByContent(scope, document, stem=stem)
 
 
 def _failure_rules(template: Object) -> list[Object]:
