@@ -63,8 +63,8 @@ class Layers:
         """Returns the name of the file that a fault's sentence is about: the nearest that has the
         setting, else the first.
         """
-        path = sentence.partition(" ")[0].split(".")
-        names = [file.name for file, settings in self.files if _has(settings, path)]
+        path = sentence.partition(" ")[0]
+        names = [file.name for file, settings in self.files if path in _paths(settings)]
         return (names or [self.files[0][0].name])[0]
 
 
@@ -160,14 +160,6 @@ def _matches(settings: Any, parts: list[str], path: str = "") -> Iterator[tuple[
         for name, value in settings.items():
             if fnmatchcase(name, parts[0]):
                 yield from _matches(value, parts[1:], f"{path}.{name}" if path else name)
-
-
-def _has(settings: Any, path: list[str]) -> bool:
-    for name in path:
-        if not isinstance(settings, dict) or name not in settings:
-            return False
-        settings = settings[name]
-    return True
 
 
 def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

@@ -133,12 +133,6 @@ class Settings(BaseModel):
         fault.path = setting.path
         yield fault
 
-    def given(self, *names: str) -> Iterator[tuple[str, Any]]:
-        """Yields the names and values of those settings that the file has, whatever their value."""
-        for name in names:
-            if name in self.model_fields_set:
-                yield name, self.__dict__.get(name)
-
     if not TYPE_CHECKING:  # Otherwise every name would be an attribute to mypy.
 
         def __getattr__(self, name: str) -> Any:

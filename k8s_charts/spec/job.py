@@ -39,16 +39,7 @@ class TrainingJob(JobSettings):
         Uses the network only if allowed (`fetch`), for a program's commit that is not on this
         machine yet.
         """
-        layered = layers.load(path)
-        layered.check_locks(cls, "job.yaml")
-        with layered.naming_files():
-            return cls.parse(
-                layered.merged,
-                path.parent,
-                fetch=fetch,
-                job_file=path,
-                handed_down=layered.handed_down,
-            )
+        return cls._parse_layers(layers.load(path), path.parent, fetch, path)
 
     @classmethod
     def parse(
@@ -66,15 +57,7 @@ class TrainingJob(JobSettings):
         """
         if settings.keys() & {"extends", "locked"}:
             layered = layers.load(job_file or folder / "the job", settings)
-            layered.check_locks(cls, "job.yaml")
-            with layered.naming_files():
-                return cls.parse(
-                    layered.merged,
-                    folder,
-                    fetch=fetch,
-                    job_file=job_file,
-                    handed_down=layered.handed_down,
-                )
+            return cls._parse_layers(layered, folder, fetch, job_file)
         job = model.parse(cls, settings, handed_down)
         if job.has_agent and (faults := list(shell_faults(settings))):
             raise SettingError("\n".join(faults))
@@ -82,6 +65,17 @@ class TrainingJob(JobSettings):
         job._check(program)
         job = job.model_copy(update={"program": program})._with_recipe(folder)
         return job._with_resumption(handed_down)
+
+    @classmethod
+    def _parse_layers(
+        cls, layered: layers.Layers, folder: Path, fetch: bool, job_file: Path | None
+    ) -> Self:
+        layered.check_locks(cls, "job.yaml")
+        settings, inherited = layered.merged, layered.handed_down
+        with layered.naming_files():
+            return cls.parse(
+                settings, folder, fetch=fetch, job_file=job_file, handed_down=inherited
+            )
 
     def _check(self, program: Program) -> None:
         """Checks the job against the files of its program. Raises SettingError."""

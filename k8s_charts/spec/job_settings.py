@@ -327,14 +327,22 @@ class JobSettings(Settings):
         return "" if self.chosen_paddle == "2.6" else self.chosen_paddle
 
     @property
+    def _source(self) -> str | None:
+        return self.data.source if self.data is not None else None
+
+    def _is_local(self, address: str) -> bool:
+        return "://" not in address and not self._is_on_volume(address)
+
+    def _is_on_volume(self, address: str) -> bool:
+        return PurePosixPath(address).is_relative_to(self.volume.mount_path)
+
+    @property
     def input_files(self) -> dict[str, Path]:
         """The local files to upload among the inputs, by name, as `local_file`."""
         return {
             name: Path(value).expanduser()
             for name, value in self.inputs.items()
-            if isinstance(value, str)
-            and "://" not in value
-            and not PurePosixPath(value).is_relative_to(self.volume.mount_path)
+            if isinstance(value, str) and self._is_local(value)
         }
 
     @property
@@ -353,20 +361,15 @@ class JobSettings(Settings):
     @property
     def source_on_volume(self) -> bool:
         """Whether the data's source is a path on the volume."""
-        source = self.data.source if self.data is not None else None
-        return source is not None and PurePosixPath(source).is_relative_to(self.volume.mount_path)
+        return self._source is not None and self._is_on_volume(self._source)
 
     @property
     def local_file(self) -> Path | None:
         """The local file to upload, absolute or relative to the job file; None if the data job
         reads the source itself.
         """
-        source = self.data.source if self.data is not None else None
-        return (
-            None
-            if source is None or "://" in source or self.source_on_volume
-            else Path(source).expanduser()
-        )
+        source = self._source
+        return Path(source).expanduser() if source and self._is_local(source) else None
 
     @property
     def uploaded(self) -> PurePosixPath | None:
@@ -374,23 +377,18 @@ class JobSettings(Settings):
         None if there is no local file, or if it goes to the deployed bucket.
         """
         local = self.local_file
-        if local is None or self.data is None:
-            return None
-        if self.uploads_to_bucket:
+        if local is None or self.uploads_to_bucket:
             return None
         return PurePosixPath(self.name, contract.SOURCES, local.name)
 
     @property
     def reads_bucket(self) -> bool:
         """Whether the data job reads its source, or an input, from a bucket."""
-        if any(str(value).startswith("s3://") for value in self.inputs.values()) or (
-            self.input_files and self.uploads_to_bucket
-        ):
+        if self.uploads_to_bucket and (self.input_files or self.local_file is not None):
             return True
-        source = self.data.source if self.data is not None else None
-        if self.local_file is not None:
-            return self.uploaded is None
-        return source is not None and source.startswith("s3://")
+        return any(
+            str(source).startswith("s3://") for source in (*self.inputs.values(), self._source)
+        )
 
     @property
     def splits(self) -> bool:

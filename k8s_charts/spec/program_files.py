@@ -58,14 +58,14 @@ def list_files(root: Path, setting: str) -> Iterator[str]:
     """
     listed = _list_by_git(root, setting)
     if listed is None:
-        yield from _walk_alone(root, setting)
+        yield from _list_alone(root, setting)
         return
     for name in listed:
         path = root / name
         if _is_no_part(name):
             continue
         if path.is_dir() and not path.is_symlink():  # A submodule, or another checkout.
-            inner = list_files if (path / ".git").exists() else _walk_alone
+            inner = list_files if (path / ".git").exists() else _list_alone
             below = list(inner(path, setting))
             if not below and not name.endswith("/"):
                 raise SettingError(
@@ -104,29 +104,32 @@ def find_left_out(root: Path, setting: str) -> dict[str, str]:
     """Returns the files, and the folders as `name/`, that list_files leaves out of the folder for a
     .gitignore, each with the rule that does.
     """
-    ignored: dict[str, str] = {}
     if _list_by_git(root, setting) is None:
-        for _ in _walk_alone(root, setting, ignored):
-            pass
-        return dict(sorted(ignored.items()))
+        return dict(sorted((name, why) for name, why in _walk_alone(root, setting) if why))
     listed = git(
         root, "ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory"
     )
     names = [name for name in os.fsdecode(listed.stdout).split("\0") if not _is_no_part(name)]
     rules = git(root, "check-ignore", "-v", "-z", "--stdin", text="\0".join(filter(None, names)))
     fields = iter(os.fsdecode(rules.stdout).split("\0"))
-    for source, line, rule, name in zip(fields, fields, fields, fields, strict=False):
-        ignored[name] = f"{rule} in {source}, line {line}"
-    return ignored
+    return {
+        name: f"{rule} in {source}, line {line}"
+        for source, line, rule, name in zip(fields, fields, fields, fields, strict=False)
+    }
 
 
 def _is_no_part(name: str) -> bool:
     return bool(LEFT_BEHIND.intersection(PurePosixPath(name).parts) or _MANIFESTS.fullmatch(name))
 
 
-def _walk_alone(root: Path, setting: str, ignored: dict[str, str] | None = None) -> Iterator[str]:
-    """Walks a folder without git. If it lies in a checkout, because this machine has no git, the
-    rules of the folders above it hold as well.
+def _list_alone(root: Path, setting: str) -> Iterator[str]:
+    return (name for name, why in _walk_alone(root, setting) if not why)
+
+
+def _walk_alone(root: Path, setting: str) -> Iterator[tuple[str, str]]:
+    """Yields the names in a folder without git, each with the rule that leaves it out; empty: none
+    does. If it lies in a checkout, because this machine has no git, the rules of the folders above
+    it hold as well.
     """
     checkouts = (at for at in (root, *root.parents) if (at / ".git").exists())
     top = root if shutil.which("git") else next(checkouts, root)
@@ -134,13 +137,8 @@ def _walk_alone(root: Path, setting: str, ignored: dict[str, str] | None = None)
     places = (
         [top, *(top / parent for parent in reversed(below.parents[:-1]))] if below.parts else []
     )
-    found: dict[str, str] = {}
-    for name in _walk(top, root, setting, tuple(_rules(at) for at in places), found):
-        yield PurePosixPath(name).relative_to(below.as_posix()).as_posix()
-    if ignored is not None:
-        for name, why in found.items():
-            shown = PurePosixPath(name).relative_to(below.as_posix()).as_posix()
-            ignored[shown + "/" * name.endswith("/")] = why
+    for name, why in _walk(top, root, setting, tuple(_rules(at) for at in places)):
+        yield name.removeprefix(f"{below.as_posix()}/"), why
 
 
 def _walk(
@@ -148,11 +146,9 @@ def _walk(
     folder: Path,
     setting: str,
     above: tuple[GitIgnoreSpec | None, ...] = (),
-    ignored: dict[str, str] | None = None,
-) -> Iterator[str]:
-    """Yields the names below `folder` that no .gitignore up to `root` leaves out; `above` are those
-    of the folders above it, the outermost first. `ignored` gets the other names, and why. Names
-    begin at `root`.
+) -> Iterator[tuple[str, str]]:
+    """Yields the names below `folder`, each with the rule of a .gitignore up to `root` that leaves
+    it out; `above` are those of the folders above it, the outermost first. Names begin at `root`.
     """
     rules = (*above, _rules(folder))
     with os.scandir(folder) as entries:
@@ -162,16 +158,14 @@ def _walk(
             if _is_no_part(name):
                 continue
             if why := _find_rule(shown := name + "/" * is_folder, rules):
-                if ignored is not None:
-                    ignored[shown] = why
-                continue
-            if not is_folder:
+                yield shown, why
+            elif not is_folder:
                 if path.exists():
-                    yield name
+                    yield name, ""
             elif (path / ".git").exists():
-                yield from (f"{name}/{below}" for below in list_files(path, setting))
+                yield from ((f"{name}/{below}", "") for below in list_files(path, setting))
             else:
-                yield from _walk(root, path, setting, rules, ignored)
+                yield from _walk(root, path, setting, rules)
 
 
 def _find_rule(name: str, rules: tuple[GitIgnoreSpec | None, ...]) -> str:

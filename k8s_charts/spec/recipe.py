@@ -287,34 +287,22 @@ def apply(
     """
     if recipe == NONE:
         return None
-    text = " ".join(command)
     if recipe is not None:
-        name = recipe
-        recipe_ = _load_named(recipe, folder)
-        why = "job.yaml names it"
-    else:
-        if "resume" in job_settings or _SHELL.match(text):
-            return None
-        matching = [
-            (name, recipe)
-            for name, recipe in load_shipped().items()
-            if _matches(recipe.marks, text, command, program, names)
-        ]
-        if len(matching) != 1:
-            if not matching:
-                return None
-            both = " and ".join(name for name, _ in matching)
-            return AppliedRecipe(
-                f"no recipe: {both} know this command, name one of them as recipe", {}
-            )
-        ((name, recipe_),) = matching
-        mark = command_line.compile_pattern(recipe_.marks.command).search(text)
-        why = f"the command has {mark[0].strip()!r}" if mark else ""
-        if recipe_.marks.files:
-            why += f", the program's folder {', '.join(recipe_.marks.files)}"
-        if recipe_.marks.script:
-            why += f", {command_line.script(command)} what it looks for"
-    return _apply(name, recipe_, why, command, job_settings)
+        named = _load_named(recipe, folder)
+        return _apply(recipe, named, "job.yaml names it", command, job_settings)
+    if "resume" in job_settings or _SHELL.match(" ".join(command)):
+        return None
+    reasons = {
+        name: why
+        for name, shipped in load_shipped().items()
+        if (why := _recognize(shipped.marks, command, program, names))
+    }
+    if len(reasons) > 1:
+        both = " and ".join(reasons)
+        return AppliedRecipe(f"no recipe: {both} know this command, name one of them as recipe", {})
+    for name, why in reasons.items():
+        return _apply(name, load_shipped()[name], why, command, job_settings)
+    return None
 
 
 def _load_named(recipe: str, folder: Path) -> Recipe:
@@ -328,26 +316,26 @@ def _load_named(recipe: str, folder: Path) -> Recipe:
     return load_shipped()[recipe]
 
 
-def _matches(
-    marks: Marks, text: str, command: Sequence[str], program: Path | None, names: Sequence[str]
-) -> bool:
-    if not command_line.compile_pattern(marks.command).search(text) or not set(marks.files) <= set(
-        names
-    ):
-        return False
-    if marks.script is None:
-        return True
-    try:
-        script = command_line.script(command)
-        return bool(
-            script
-            and program is not None
-            and command_line.compile_pattern(marks.script).search(
-                (program / script).read_text(errors="replace")
-            )
-        )
-    except (OSError, ValueError):
-        return False
+def _recognize(
+    marks: Marks, command: Sequence[str], program: Path | None, names: Sequence[str]
+) -> str:
+    """Returns by what the command is one of the stack; empty: it is none."""
+    mark = command_line.compile_pattern(marks.command).search(" ".join(command))
+    if mark is None or not set(marks.files) <= set(names):
+        return ""
+    why = f"the command has {mark[0].strip()!r}"
+    if marks.files:
+        why += f", the program's folder {', '.join(marks.files)}"
+    if marks.script is not None:
+        try:
+            script = command_line.script(command)
+            text = (program / script).read_text(errors="replace") if script and program else None
+        except (OSError, ValueError):
+            return ""
+        if text is None or not command_line.compile_pattern(marks.script).search(text):
+            return ""
+        why += f", {script} what it looks for"
+    return why
 
 
 def _apply(
