@@ -85,15 +85,16 @@ def shipped(out: str) -> None:
     """Writes the templates of the shipped cluster.yaml to the folder `out`."""
     from aws_cdk import App
 
-    from paddle_aws.stacks.build import build
     from paddle_aws.stacks.cluster_spec import ClusterSpec
+    from paddle_aws.stacks.platform import TrainingPlatform
 
     app = App(
         context=json.loads((PROJECT / "cdk.json").read_text())["context"],
         analytics_reporting=False,
         outdir=out,
     )
-    build(app, ClusterSpec.load(PROJECT / "cluster.yaml"))
+    spec = ClusterSpec.load(PROJECT / "cluster.yaml")
+    TrainingPlatform(app, "Platform", spec, stacks_in=app)
     app.synth()
 
 
@@ -101,8 +102,8 @@ def warm(groups: int, repeat: int) -> list[float]:
     """Returns the seconds of each further synth in this process, with `groups` node groups."""
     from aws_cdk import App
 
-    from paddle_aws.stacks.build import build
     from paddle_aws.stacks.cluster_spec import ClusterSpec
+    from paddle_aws.stacks.platform import TrainingPlatform
 
     context = json.loads((PROJECT / "cdk.json").read_text())["context"]
     nodes = {f"group-{number}": {"max": 3} for number in range(groups)}
@@ -110,7 +111,7 @@ def warm(groups: int, repeat: int) -> list[float]:
 
     def synth() -> None:
         app = App(context=context, analytics_reporting=False)
-        build(app, spec)
+        TrainingPlatform(app, "Platform", spec, stacks_in=app)
         app.synth()
 
     synth()

@@ -60,11 +60,8 @@ class ClusterStack(PlatformStack):
         if cluster is None and spec.cluster.existing is None:
             # Self-managed nodes import these. Always exported: else they would go before the nodes
             # when a group becomes managed.
-            for value in (
-                self.cluster.cluster_endpoint,
-                self.cluster.cluster_certificate_authority_data,
-            ):
-                self.export_value(value)
+            self.export_value(self.cluster.cluster_endpoint)
+            self.export_value(self.cluster.cluster_certificate_authority_data)
         self._output_kubeconfig_command()
 
     def make_cluster(self) -> eks.ICluster:
@@ -97,13 +94,8 @@ class ClusterStack(PlatformStack):
     def _grant_data_job(self) -> None:
         """Lets the data job's pods, in the jobs' namespace alone, read training data."""
         namespace, storage = self.spec.jobs.namespace, self.platform.storage
-        self.data_job = PodIdentity(
-            self,
-            "DataJob",
-            cluster=self.cluster,
-            namespace=namespace,
-            service_account=DATA_ACCOUNT,
-        )
+        account = {"namespace": namespace, "service_account": DATA_ACCOUNT}
+        self.data_job = PodIdentity(self, "DataJob", cluster=self.cluster, **account)
         # No other namespace's data jobs have these rights: manifests refuse a job that needs them.
         self.output(JobsNamespace=namespace)
         policy = iam.ManagedPolicy(
@@ -140,17 +132,12 @@ class ClusterStack(PlatformStack):
         acknowledge(self, "a command for a person names a role of another stack", "cfn-lint:W6001")
 
     def _grant_access(self) -> None:
-        teams = self.platform.access.teams
-        for kind, arns, everybody, team, level in (
-            (
-                "Administrator",
-                self.spec.cluster.administrators,
-                "Operators",
-                "operator",
-                AccessLevel.ADMINISTER,
-            ),
-            ("Deployer", self.spec.cluster.deployers, "Trainers", "trainer", AccessLevel.DEPLOY),
-            ("Reader", self.spec.cluster.readers, "ReadOnly", "reader", AccessLevel.READ),
+        teams, cluster = self.platform.access.teams, self.spec.cluster
+        ids = {"operator": "Operators", "trainer": "Trainers", "reader": "ReadOnly"}
+        for kind, arns, team, level in (
+            ("Administrator", cluster.administrators, "operator", AccessLevel.ADMINISTER),
+            ("Deployer", cluster.deployers, "trainer", AccessLevel.DEPLOY),
+            ("Reader", cluster.readers, "reader", AccessLevel.READ),
         ):
             # An id contains the principal's name: removing one from the list leaves the others'
             # entries alone. A path's slash becomes a bar, which no name contains, and not a hyphen.
@@ -163,7 +150,7 @@ class ClusterStack(PlatformStack):
                 for arn in arns
             }
             where = [self.spec.jobs.namespace] if level is AccessLevel.DEPLOY else []
-            for id, arn in {**named, everybody: teams[team].role.role_arn}.items():
+            for id, arn in {**named, ids[team]: teams[team].role.role_arn}.items():
                 ClusterAccess(
                     self, id, cluster=self.cluster, principal_arn=arn, level=level, namespaces=where
                 )

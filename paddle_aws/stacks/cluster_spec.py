@@ -40,6 +40,7 @@ from paddle_aws.stacks.network_settings import (
     require_unique,
 )
 from paddle_aws.stacks.node_settings import NodeGroup, most_vcpus
+from paddle_aws.stacks.project import read_context
 from paddle_aws.stacks.storage_settings import Bucket, FileSystem, Images, Key
 from paddle_settings import layers
 from paddle_settings.errors import SettingError
@@ -293,23 +294,19 @@ class ClusterSpec(Settings):
                 "allowed are lower-case letters, digits and single hyphens, a letter first, no "
                 "hyphen last"
             )
-            raise Refused("", value, allowed)
-        if f"{value}-".startswith("cdk-") or value == "hnb659fds":
-            raise Refused(
-                "", value, "names that begin with cdk- and hnb659fds belong to the CDK's bootstrap"
-            )
-        if value.startswith(("aws", "amazon", "amzn", "sg-")):
-            raise Refused(
-                "", value, "AWS keeps names that begin with aws, amazon, amzn and sg- to itself"
-            )
+        elif f"{value}-".startswith("cdk-") or value == "hnb659fds":
+            allowed = "names that begin with cdk- and hnb659fds belong to the CDK's bootstrap"
+        elif value.startswith(("aws", "amazon", "amzn", "sg-")):
+            allowed = "AWS keeps names that begin with aws, amazon, amzn and sg- to itself"
         # The stacks of paddle-nodes would generate names that those of paddle, which pick them by
         # prefix, take for theirs. A name like paddle-cluster is kept apart (deployment_policy.py).
-        if value.endswith(tuple(f"-{part}" for part in PARTS if part != "cluster")):
-            taken = ", -".join(part for part in PARTS if part != "cluster")
-            raise Refused(
-                "", value, f"names that end with -{taken} are those of another cluster's stacks"
+        elif value.endswith(taken := tuple(f"-{part}" for part in PARTS if part != "cluster")):
+            allowed = (
+                f"names that end with {', '.join(taken)} are those of another cluster's stacks"
             )
-        return value
+        else:
+            return value
+        raise Refused("", value, allowed)
 
     @field_validator("region")
     @classmethod
@@ -318,12 +315,8 @@ class ClusterSpec(Settings):
             (resources.files("botocore") / "data" / "partitions.json").read_text()
         )["partitions"]
         if not any(value in partition["regions"] for partition in partitions):
-            raise Refused(
-                "",
-                value,
-                "AWS has no such region, as far as this boto3 knows: allowed is one such as "
-                "us-west-2",
-            )
+            allowed = "as far as this boto3 knows: allowed is one such as us-west-2"
+            raise Refused("", value, f"AWS has no such region, {allowed}")
         return value
 
     @field_validator("nodes")
@@ -372,11 +365,8 @@ class ClusterSpec(Settings):
         )
 
     def _zones(self) -> Iterator[Fault]:
-        field = (
-            "network.existing.private_subnets"
-            if self.network.existing
-            else "network.availability_zones"
-        )
+        existing = self.network.existing
+        field = f"network.{'existing.private_subnets' if existing else 'availability_zones'}"
         zones = self.network.zones
         if len(zones) < 2 and not self.cluster.self_managed:
             allowed = (
@@ -392,10 +382,9 @@ class ClusterSpec(Settings):
             f"nodes.{name}.availability_zones": group.availability_zones
             for name, group in self.nodes.items()
         }
-        if existing := self.file_system.existing:
-            zones_by_setting["file_system.existing.zones_without_mount_target"] = (
-                existing.zones_without_mount_target
-            )
+        if files := self.file_system.existing:
+            setting = "file_system.existing.zones_without_mount_target"
+            zones_by_setting[setting] = files.zones_without_mount_target
         for setting, names in zones_by_setting.items():
             for zone in names:
                 if zone not in zones:
@@ -407,10 +396,8 @@ class ClusterSpec(Settings):
         taken = {field: vpc, "cluster.service_cidr": ip_network(self.cluster.services)}
         if self_managed:
             taken["cluster.pod_cidr"] = pods = ip_network(self.cluster.pod_cidr)
-            machines, has = (
-                sum(group.max for group in self.nodes.values()) + 1,
-                2 ** (24 - pods.prefixlen),
-            )
+            machines = sum(group.max for group in self.nodes.values()) + 1
+            has = 2 ** (24 - pods.prefixlen)
             if machines > has:
                 allowed = (
                     f"each machine takes a /24 of it, which makes {has}, and there may be "
@@ -419,23 +406,18 @@ class ClusterSpec(Settings):
                 yield Refused("cluster.pod_cidr", str(pods), allowed)
         for (other, theirs), (setting, ours) in combinations(taken.items(), 2):
             if ours.overlaps(theirs):
-                yield Refused(
-                    setting,
-                    str(ours),
-                    f"it overlaps {other} ({theirs}): take a range apart from it",
-                )
+                allowed = f"it overlaps {other} ({theirs}): take a range apart from it"
+                yield Refused(setting, str(ours), allowed)
         has = self.network.private_addresses_per_zone
         if self_managed or has is None:
             return
         for zone in self.network.zones:
-            groups = [
-                group
+            zones_of_groups = (
+                (group, group.availability_zones or self.network.zones)
                 for group in self.nodes.values()
-                if zone in (group.availability_zones or self.network.zones)
-            ]
+            )
             nodes = sum(
-                -(-group.max // len(group.availability_zones or self.network.zones))
-                for group in groups
+                -(-group.max // len(zones)) for group, zones in zones_of_groups if zone in zones
             )
             if nodes * ADDRESSES_PER_NODE > has:
                 take = (
@@ -460,11 +442,8 @@ class ClusterSpec(Settings):
                     yield Refused(f"nodes.{name}.instance_types", value, allowed)
         zone, zones = self.control_plane_zone, self.network.zones
         if zone not in zones:
-            yield Refused(
-                "cluster.availability_zone",
-                zone,
-                f"allowed is one of the network's zones ({', '.join(zones)})",
-            )
+            allowed = f"allowed is one of the network's zones ({', '.join(zones)})"
+            yield Refused("cluster.availability_zone", zone, allowed)
             return
         if self.cluster.elastic_ip and not self.network.has_public_subnets:
             allowed = (
@@ -487,14 +466,10 @@ class ClusterSpec(Settings):
         # may have other nodes for them; a self-managed one runs them beside its control plane.
         if self.cluster.existing or self.cluster.self_managed:
             return
-        if not any(
-            not group.repels and (self.auto or group.desired) for group in self.nodes.values()
-        ):
-            size = (
-                ""
-                if self.auto
-                else f", and desired 1 or more (to pay for no node, destroy {self.name}-nodes)"
-            )
+        groups = self.nodes.values()
+        if not any(not group.repels and (self.auto or group.desired) for group in groups):
+            unpaid = f"to pay for no node, destroy {self.name}-nodes"
+            size = "" if self.auto else f", and desired 1 or more ({unpaid})"
             allowed = (
                 f"allowed is one group at least with neither gpu nor taints{size}: else add-ons "
                 "and data jobs find no node"
@@ -528,26 +503,18 @@ class ClusterSpec(Settings):
         if self.auto and (self.cluster.self_managed or self.cluster.existing):
             yield Refused("compute", "auto", "allowed with a new cluster of cluster.kind eks only")
         if self.auto and self.deployer == "restricted":
-            yield Refused(
-                "compute",
-                "auto",
-                "allowed with deployer administrator only: no boundary holds what EKS Auto Mode "
-                "may do",
+            allowed = (
+                "with deployer administrator only: no boundary holds what EKS Auto Mode may do"
             )
+            yield Refused("compute", "auto", f"allowed {allowed}")
         if self.auto and (ours := sorted(self.cluster.addons.keys() & set(PART_OF_AUTO))):
-            yield Refused(
-                f"cluster.addons.{ours[0]}",
-                self.cluster.addons[ours[0]],
-                "EKS Auto Mode has it built in: leave it out",
-            )
+            field, version = f"cluster.addons.{ours[0]}", self.cluster.addons[ours[0]]
+            yield Refused(field, version, "EKS Auto Mode has it built in: leave it out")
 
     def _region(self) -> Iterator[Fault]:
-        if self.key.existing_arn and self.key.existing_arn.split(":")[3] != self.region:
-            yield Refused(
-                "key.existing_arn",
-                self.key.existing_arn,
-                f"allowed is a key in region {self.region}",
-            )
+        arn = self.key.existing_arn
+        if arn and arn.split(":")[3] != self.region:
+            yield Refused("key.existing_arn", arn, f"allowed is a key in region {self.region}")
 
     def _protection(self) -> Iterator[Fault]:
         for index, user in enumerate(self.protect.lifted_by):
@@ -730,12 +697,9 @@ def load_cluster(path: Path) -> ClusterSpec:
 
 
 def _cluster_spec() -> type[ClusterSpec]:
-    try:
-        name = json.loads(Path("cdk.json").read_text(encoding="utf-8"))["context"][SPEC_CONTEXT]
-    except (FileNotFoundError, KeyError):
+    name = read_context(Path()).get(SPEC_CONTEXT)
+    if name is None:
         return ClusterSpec
-    except (OSError, ValueError, TypeError):
-        raise SettingError(f"{Path('cdk.json').absolute()} is not JSON that cdk can read") from None
     # As where cdk runs `python app.py`; last, so that no file there takes a library's name.
     sys.path.append(str(Path.cwd()))
     try:

@@ -15,7 +15,9 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,7 +25,7 @@ import typer
 
 from constructs_lib.statements import fill
 from paddle_aws.stacks.cluster_spec import PARTS, POLICY_PATH, ClusterSpec, load_cluster
-from paddle_aws.stacks.project import project_folder
+from paddle_aws.stacks.project import project_folder, read_context
 from paddle_settings.errors import SettingError
 
 LIMIT = 6144
@@ -54,53 +56,340 @@ Templates = Mapping[str, Mapping[str, Any]]
 """Templates by stack name."""
 
 
-def statements(spec: ClusterSpec, templates: Templates) -> list[dict[str, Any]]:
-    """Returns exactly the statements that deploying, changing and destroying these stacks
-    requires.
-    """
-    kinds = {
-        resource["Type"]
-        for _, resource in _resources(templates)
-        if not resource["Type"].startswith(("AWS::CDK::", "AWS::CloudFormation::"))
-    }
-    if unknown := sorted(kinds - DATA["handlers"].keys()):
-        allowed = (
-            "allowed are the types of tests/aws/variants: make it there, and read "
-            "docs/deployment-policy.md"
+@dataclass(frozen=True)
+class Policies:
+    """The policies of one cluster, derived from the templates of its stacks."""
+
+    spec: ClusterSpec
+    templates: Templates
+
+    def documents(self) -> dict[str, dict[str, Any]]:
+        """Returns every policy by its name. Raises SettingError if the boundary is longer than IAM
+        accepts.
+        """
+        deploy: list[list[dict[str, Any]]] = [[]]
+        for statement in self.statements():
+            if size(_document([*deploy[-1], statement])) > LIMIT:
+                deploy.append([])
+            deploy[-1].append(statement)
+        policies = {
+            **{f"deploy-{number}": policy for number, policy in enumerate(deploy, 1)},
+            "boundary": self.boundary(),
+            **self._fill_in()["policies"],
+        }
+        if (long := size(_document(policies["boundary"]))) > LIMIT:
+            raise SettingError(
+                f"the permissions boundary has {long} characters, and IAM takes {LIMIT}: use "
+                "shorter names"
+            )
+        prefix = self.spec.policy_prefix
+        return {f"{prefix}-{name}": _document(policy) for name, policy in policies.items()}
+
+    def statements(self) -> list[dict[str, Any]]:
+        """Returns exactly the statements that deploying, changing and destroying these stacks
+        requires.
+        """
+        kinds = {
+            resource["Type"]
+            for _, resource in self._resources
+            if not resource["Type"].startswith(("AWS::CDK::", "AWS::CloudFormation::"))
+        }
+        if unknown := sorted(kinds - DATA["handlers"].keys()):
+            allowed = (
+                "allowed are the types of tests/aws/variants: make it there, and read "
+                "docs/deployment-policy.md"
+            )
+            raise SettingError(f"a template has {', '.join(unknown)}: {allowed}")
+        conditions = self._fill_in(kinds)["conditions"]
+        grouped: dict[str, tuple[set[str], set[str], dict[str, Any]]]
+        grouped = {"Parameters": ({"ssm:GetParameters"}, self._parameters(kinds), {})}
+        for kind in sorted(kinds):
+            calls = " ".join(DATA["handlers"][kind].values()).split()
+            for action in sorted(set(calls)):
+                for sid, condition, arns in self._grants(action, conditions):
+                    actions, resources, _ = grouped.setdefault(sid, (set(), set(), condition))
+                    actions.add(action)
+                    resources.update({"*"} if sid == "Look" else arns)
+        denied: list[dict[str, Any]] = self._fill_in()["beside"]
+        return [{"Sid": sid, **_statement(*grouped[sid])} for sid in sorted(grouped)] + denied
+
+    def _grants(
+        self, action: str, conditions: list[Any]
+    ) -> Iterator[tuple[str, dict[str, Any], set[str]]]:
+        """Yields (statement, condition, ARNs) by which one action is allowed: those of `conditions`
+        that name it, or a statement of its service without a condition.
+        """
+        service = action.partition(":")[0]
+        kinds = DATA["actions"][action].split()
+        arns = {arn for kind in kinds for arn in self._arns(f"{service}:{kind}", action)}
+        arns |= set() if kinds else {"*"}
+        if not arns:
+            return  # The templates have no resource of a kind whose ARNs contain names.
+        named = [entry for entry in conditions if re.fullmatch(entry[0], action)]
+        for _, sid, condition, *only in named:
+            yield sid, condition, {arn for arn in arns if not only or re.fullmatch(only[0], arn)}
+        if not named:
+            yield service.capitalize() if kinds else "WhatHasNoArn", {}, arns
+
+    @cached_property
+    def _resources(self) -> list[tuple[str, Mapping[str, Any]]]:
+        return [
+            (stack, resource)
+            for stack, template in self.templates.items()
+            for resource in template.get("Resources", {}).values()
+        ]
+
+    def _fill_in(self, kinds: Iterable[str] = ()) -> dict[str, Any]:
+        """Returns deployment_policies.json, filled in for this cluster. Actions that its conditions
+        do not name have none.
+        """
+        spec = self.spec
+
+        def reviewed_names(part: str) -> list[str]:
+            return sorted(
+                {name for kind in kinds for name in DATA["reviewed"][part].get(kind, "").split()}
+            )
+
+        records = {
+            resource["Properties"]["Name"].rstrip(".")
+            for _, resource in self._resources
+            if resource["Type"] == "AWS::Route53::RecordSet"
+        }
+        arn = f"arn:{self._partition}:"
+        iam = f"{arn}iam::"
+        policies = [
+            *self._arns("iam:policy"),
+            *(f"{iam}aws:policy/{name}" for name in self._aws_managed_policies),
+        ]
+        ours = f"{iam}*:policy{POLICY_PATH}{spec.policy_prefix}"
+        groups = [f"{ours}-{team.lower()}" for team in TEAMS]
+        # Generated names of a cluster that is called `<name>-cluster` begin as those of our own
+        # stack of that name do: what comes after tells them apart, as IAM minds capitals.
+        beside = [f"{spec.name}-cluster-{part}-*" for part in PARTS]
+        generated = [f"{iam}*:{kind}/" for kind in ("group", "instance-profile", "policy", "role")]
+        generated += [f"{arn}autoscaling:{spec.region}:*:autoScalingGroup:*:autoScalingGroupName/"]
+        stacks = f"{arn}cloudformation:{spec.region}:*:stack/"
+        roles = f"{iam}*:role/{_name_pattern(f'{spec.name}-access')}People"
+        values = {
+            "beside": [kind + name for kind in generated for name in beside],
+            "boundary": f"{ours}-boundary",
+            "detachable": policies + groups,
+            "found": [
+                f"{stacks}{spec.name}-access/*",
+                f"{arn}eks:{spec.region}:*:cluster/{spec.cluster_name}",
+            ],
+            "functions": self._arns("lambda:function"),
+            "groups": groups,
+            "interfaces": f"{arn}ec2:*:*:network-interface/*",
+            "linked_role_of": reviewed_names("linked_role_of"),
+            "looks_up": f"{iam}*:role/cdk-{spec.qualifier}-lookup-role-*",
+            "mounted": {}
+            if spec.file_system.existing
+            else {"StringEquals": {"aws:ResourceTag/cluster": spec.name}},
+            "name": spec.name,
+            "passed_to": reviewed_names("passed_to"),
+            "policies": policies,
+            "records": sorted(records),
+            "services": f"*.{spec.region}.amazonaws.com*",
+            "stacks": [f"{stacks}{name}/*" for name in spec.stack_names],
+            **{team.lower(): f"{roles}{team}Role*" for team in TEAMS},
+        }
+        document: dict[str, Any] = fill(WRITTEN, values)
+        return document
+
+    @cached_property
+    def _aws_managed_policies(self) -> list[str]:
+        """The names of the AWS managed policies in the templates."""
+        return sorted(set(re.findall(r":iam::aws:policy/([\w/-]+)", json.dumps(self.templates))))
+
+    def _parameters(self, kinds: set[str]) -> set[str]:
+        """Returns the ARNs of the bootstrap's version, which templates name, and of machine images:
+        AWS's own have no account.
+        """
+        spec, ssm = self.spec, f"arn:{self._partition}:ssm:{self.spec.region}:"
+        images: set[str] = set() if spec.cluster.self_managed else {"eks"}
+        if spec.cluster.has_tunnel or spec.cluster.self_managed:
+            images.add("ami-amazon-linux-latest")
+        theirs = {f"{ssm}:parameter/aws/service/{family}/*" for family in images}
+        return {f"{ssm}*:parameter/cdk-bootstrap/{spec.qualifier}/*"} | (
+            theirs if "AWS::AutoScaling::AutoScalingGroup" in kinds else set()
         )
-        raise SettingError(f"a template has {', '.join(unknown)}: {allowed}")
-    conditions = _fill_in(spec, templates, kinds)["conditions"]
-    grouped: dict[str, tuple[set[str], set[str], dict[str, Any]]]
-    grouped = {"Parameters": ({"ssm:GetParameters"}, _parameters(spec, kinds), {})}
-    for kind in sorted(kinds):
-        calls = " ".join(DATA["handlers"][kind].values()).split()
-        for action in sorted(set(calls)):
-            for sid, condition, arns in _grants(spec, templates, action, conditions):
-                actions, resources, _ = grouped.setdefault(sid, (set(), set(), condition))
-                actions.add(action)
-                resources.update({"*"} if sid == "Look" else arns)
-    denied: list[dict[str, Any]] = _fill_in(spec, templates)["beside"]
-    return [{"Sid": sid, **_statement(*grouped[sid])} for sid in sorted(grouped)] + denied
 
+    def _arns(self, kind: str, action: str = "") -> list[str]:
+        """Returns the ARNs of the cluster's resources of a kind, such as `iam:role`: by name if its
+        ARN has one.
+        """
+        spec, zone = self.spec, self.spec.zone.existing
+        cluster, file_system = spec.cluster_name, spec.file_system.existing
+        zones = [zone.id, *([spec.zone.public.id] if spec.zone.public else [])] if zone else ["*"]
+        key_pair = any(resource["Type"] == "AWS::EC2::KeyPair" for _, resource in self._resources)
+        names_by_kind = {
+            "iam:CreateServiceLinkedRole": ["aws-service-role/*"],
+            # The role by which FSx reads a bucket. Of all services' own roles, FSx's handler writes
+            # to this one.
+            "iam:PutRolePolicy": ["aws-service-role/s3.data-source.lustre.fsx.amazonaws.com/*"],
+            "ec2:CreateKeyPair": [spec.name],
+            "ec2:DeleteKeyPair": [spec.name],
+            "eks:cluster": [cluster],
+            "elasticfilesystem:file-system": [file_system.id if file_system else "*"],
+            "iam:oidc-provider": [f"oidc.eks.{spec.region}.*"],
+            "kms:key": [(spec.key.existing_arn or "*").rpartition("/")[2]],
+            "route53:hostedzone": zones,
+            # The CDK's marker in the stack of a cluster, and where EC2 keeps the private half of a
+            # key pair.
+            "ssm:parameter": ["CFN-*", *(["ec2/keypair/*"] if key_pair else [])],
+        }
+        others = [f"{cluster}/*" if kind.startswith("eks:") else "*"]
+        if kind in NAMED:
+            others = sorted(
+                {
+                    self._name(stack, resource)
+                    for stack, resource in self._resources
+                    if resource["Type"] == NAMED[kind]
+                }
+            )
+        names = names_by_kind.get(action, names_by_kind.get(kind, others))
+        form = DATA["arns"][kind].replace("${Partition}", self._partition)
+        if kind.startswith("autoscaling:"):
+            form += "*:autoScalingGroupName/"
+        # The star means the policy's own account: an identity's policy reaches no other.
+        form = form.replace("${Region}", spec.region).replace("${Account}", "*")
+        return [form + name for name in names]
 
-def _grants(
-    spec: ClusterSpec, templates: Templates, action: str, conditions: list[Any]
-) -> Iterator[tuple[str, dict[str, Any], set[str]]]:
-    """Yields (statement, condition, ARNs) by which one action is allowed: those of `conditions`
-    that name it, or a statement of its service without a condition.
-    """
-    service = action.partition(":")[0]
-    kinds = DATA["actions"][action].split()
-    arns = {
-        arn for kind in kinds for arn in _arns(spec, templates, action, f"{service}:{kind}")
-    } or ({"*"} if not kinds else set())
-    if not arns:
-        return  # The templates have no resource of a kind whose ARNs contain names.
-    named = [entry for entry in conditions if re.fullmatch(entry[0], action)]
-    for _, sid, condition, *only in named:
-        yield sid, condition, {arn for arn in arns if not only or re.fullmatch(only[0], arn)}
-    if not named:
-        yield service.capitalize() if kinds else "WhatHasNoArn", {}, arns
+    def _name(self, stack: str, resource: Mapping[str, Any]) -> str:
+        """Returns a resource's name, with a star where the cluster's next change may bring another
+        name.
+        """
+        properties = resource.get("Properties", {})
+        name = {**properties, **properties.get("Budget", {})}.get(DATA["names"][resource["Type"]])
+        if not isinstance(name, str):
+            return _name_pattern(stack)
+        return re.sub(
+            rf"((?:.*/)?(?:{self.spec.name}|{self.spec.cluster_name})/|{stack}-).+",
+            r"\1*",
+            name.removeprefix("alias/"),
+        )
+
+    @property
+    def _partition(self) -> str:
+        return {"cn": "aws-cn", "us-gov": "aws-us-gov"}.get(
+            self.spec.region.rpartition("-")[0].rpartition("-")[0], "aws"
+        )
+
+    def boundary(self) -> list[dict[str, Any]]:
+        """Returns the permissions boundary: what the roles' policies allow, limited to the
+        templates' names or the tag `cluster`.
+
+        All roles share this boundary. Permissions of one service under the same condition form one
+        statement.
+        """
+        merged: dict[tuple[str, str], tuple[set[str], set[str]]] = {}
+        for stack, statement in self._allow_statements():
+            for action in _as_list(statement["Action"]):
+                service = action.partition(":")[0]
+                resource_arns = [
+                    arn
+                    for entry in _as_list(statement["Resource"])
+                    for arn in self._resource_arns(stack, action, entry)
+                ]
+                # In a statement about several services, an action refers to the resources of its
+                # own service, if there are any.
+                of_service = [arn for arn in resource_arns if arn.split(":")[2:3] == [service]]
+                for arn in of_service or resource_arns:
+                    conditions = self._conditions(stack, statement, arn)
+                    group = conditions, "*" if arn == "*" else service
+                    actions, arns = merged.setdefault(group, (set(), set()))
+                    actions.add(action)
+                    arns.add(arn)
+        everywhere = merged[json.dumps({}), "*"][0]
+        # To save length, all Describe actions of EC2, EFS and FSx, except those that show user data
+        # (WRITTEN), all four that Session Manager's agent calls, and X-Ray's reads of sampling.
+        for prefix in (
+            "ec2:Describe",
+            "elasticfilesystem:Describe",
+            "fsx:Describe",
+            "ssmmessages:",
+            "xray:GetSampling",
+        ):
+            if reads := {action for action in everywhere if action.startswith(prefix)}:
+                everywhere.difference_update(reads)
+                everywhere.add(f"{prefix}*")
+        everywhere.intersection_update(_widest(everywhere))
+        boundary_: list[dict[str, Any]] = self._fill_in()["never"]
+        for (conditions, _), (actions, arns) in sorted(merged.items()):
+            remaining = {
+                action
+                for action in actions
+                if "*" in arns or not any(fnmatchcase(action, pattern) for pattern in everywhere)
+            }
+            if remaining:
+                boundary_.append(_statement(remaining, _widest(arns), json.loads(conditions)))
+        return boundary_
+
+    def _conditions(self, stack: str, statement: Mapping[str, Any], arn: str) -> str:
+        """Returns the conditions of a statement on one of its ARNs, as JSON."""
+        conditions = {
+            test: {
+                key: [self._text(stack, entry) for entry in _as_list(value)]
+                for key, value in keys.items()
+            }
+            for test, keys in statement.get("Condition", {}).items()
+        }
+        more = {}
+        if arn.endswith((":key/*", ":volume/*")):
+            more["aws:ResourceTag/cluster"] = [self.spec.name]
+        if arn.split(":")[2:3] == ["s3"] and "*" in arn.partition("/")[0]:
+            # Buckets' names are all accounts': a stranger may have one of this pattern.
+            more["aws:ResourceAccount"] = ["${aws:PrincipalAccount}"]
+        if more:
+            conditions.setdefault("StringEquals", {}).update(more)
+        return json.dumps(conditions, sort_keys=True)
+
+    def _allow_statements(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Yields (stack, statement) for everything that the roles' policies allow."""
+        for stack, resource in self._resources:
+            if resource["Type"] == "AWS::IAM::ManagedPolicy":
+                for statement in resource["Properties"]["PolicyDocument"]["Statement"]:
+                    if statement["Effect"] == "Allow":
+                        yield stack, statement
+        for name in self._aws_managed_policies:
+            for statement in DATA["reviewed"]["aws_policies"][name]:
+                yield "", statement
+
+    def _resource_arns(self, stack: str, action: str, resource: Any) -> list[str]:
+        """Returns the ARNs of a policy's resource. If a template makes it, these are the ARNs of
+        all resources of its kind.
+        """
+        # Files are named by their checksums: a new release must not need a new boundary.
+        text = re.sub("/[0-9a-f]{64}.*", "/*", self._text(stack, resource))
+        if not text.startswith(TOKEN):
+            return [text.replace(TOKEN, "*")]
+        service = action.partition(":")[0]
+        rest = ":*" if service == "logs" else text.removeprefix(TOKEN)
+        kind = DATA["reviewed"]["kinds"][service].split()[-1].lower()
+        return [arn + rest for arn in self._arns(f"{service}:{kind}")]
+
+    def _text(self, stack: str, value: Any) -> str:
+        """Returns a template's string. TOKEN replaces all references but those to account,
+        partition, stack id and URL suffix.
+        """
+        partition, region = self._partition, self.spec.region
+        values = {
+            "AWS::AccountId": "*",
+            "AWS::Partition": partition,
+            "AWS::StackId": f"arn:{partition}:cloudformation:{region}:*:stack/{stack}/*",
+            "AWS::URLSuffix": "amazonaws.com" + (".cn" if partition == "aws-cn" else ""),
+        }
+        match value:
+            case str():
+                return value
+            case {"Fn::Join": [between, parts]}:
+                return str(between).join(self._text(stack, part) for part in parts)
+            case {"Fn::Sub": str(text)}:
+                return re.sub(r"\$\{(AWS::\w+)\}", lambda match: values[match[1]], text)
+            case {"Ref": str(name)} if name in values:
+                return values[name]
+        return TOKEN
 
 
 def _statement(
@@ -110,158 +399,6 @@ def _statement(
     return {**allowed, **({"Condition": conditions} if conditions else {})}
 
 
-def _resources(templates: Templates) -> list[tuple[str, Mapping[str, Any]]]:
-    return [
-        (stack, resource)
-        for stack, template in templates.items()
-        for resource in template.get("Resources", {}).values()
-    ]
-
-
-def _fill_in(spec: ClusterSpec, templates: Templates, kinds: Iterable[str] = ()) -> dict[str, Any]:
-    """Returns deployment_policies.json, filled in for this cluster. Actions that its conditions do
-    not name have none.
-    """
-
-    def reviewed_names(part: str) -> list[str]:
-        return sorted(
-            {name for kind in kinds for name in DATA["reviewed"][part].get(kind, "").split()}
-        )
-
-    records = {
-        resource["Properties"]["Name"].rstrip(".")
-        for _, resource in _resources(templates)
-        if resource["Type"] == "AWS::Route53::RecordSet"
-    }
-    arn = f"arn:{_partition(spec)}:"
-    iam = f"{arn}iam::"
-    policies = [
-        *_arns(spec, templates, "", "iam:policy"),
-        *(f"{iam}aws:policy/{name}" for name in _aws_managed_policies(templates)),
-    ]
-    groups = [f"{iam}*:policy{POLICY_PATH}{spec.policy_prefix}-{team.lower()}" for team in TEAMS]
-    # Generated names of a cluster that is called `<name>-cluster` begin as those of our own
-    # stack of that name do: what comes after tells them apart, as IAM minds capitals.
-    beside = [f"{spec.name}-cluster-{part}-*" for part in PARTS]
-    generated = [f"{iam}*:{kind}/" for kind in ("group", "instance-profile", "policy", "role")]
-    generated += [f"{arn}autoscaling:{spec.region}:*:autoScalingGroup:*:autoScalingGroupName/"]
-    values = {
-        "beside": [kind + name for kind in generated for name in beside],
-        "boundary": f"{iam}*:policy{POLICY_PATH}{spec.policy_prefix}-boundary",
-        "detachable": policies + groups,
-        "found": [
-            f"{arn}cloudformation:{spec.region}:*:stack/{spec.name}-access/*",
-            f"{arn}eks:{spec.region}:*:cluster/{spec.cluster_name}",
-        ],
-        "functions": _arns(spec, templates, "", "lambda:function"),
-        "groups": groups,
-        "interfaces": f"{arn}ec2:*:*:network-interface/*",
-        "linked_role_of": reviewed_names("linked_role_of"),
-        "looks_up": f"{iam}*:role/cdk-{spec.qualifier}-lookup-role-*",
-        "mounted": {}
-        if spec.file_system.existing
-        else {"StringEquals": {"aws:ResourceTag/cluster": spec.name}},
-        "name": spec.name,
-        "passed_to": reviewed_names("passed_to"),
-        "policies": policies,
-        "records": sorted(records),
-        "services": f"*.{spec.region}.amazonaws.com*",
-        "stacks": [
-            f"{arn}cloudformation:{spec.region}:*:stack/{name}/*" for name in spec.stack_names
-        ],
-        **{
-            team.lower(): f"{iam}*:role/{_name_pattern(f'{spec.name}-access')}People{team}Role*"
-            for team in TEAMS
-        },
-    }
-    document: dict[str, Any] = fill(WRITTEN, values)
-    return document
-
-
-def _aws_managed_policies(templates: Templates) -> list[str]:
-    """Returns the names of the AWS managed policies in the templates."""
-    return sorted(set(re.findall(r":iam::aws:policy/([\w/-]+)", json.dumps(templates))))
-
-
-def _parameters(spec: ClusterSpec, kinds: set[str]) -> set[str]:
-    """Returns the ARNs of the bootstrap's version, which templates name, and of machine images:
-    AWS's own have no account.
-    """
-    bootstrap = {
-        f"arn:{_partition(spec)}:ssm:{spec.region}:*:parameter/cdk-bootstrap/{spec.qualifier}/*"
-    }
-    images = (
-        {"ami-amazon-linux-latest"}
-        if spec.cluster.has_tunnel or spec.cluster.self_managed
-        else set()
-    )
-    images |= set() if spec.cluster.self_managed else {"eks"}
-    theirs = {
-        f"arn:{_partition(spec)}:ssm:{spec.region}::parameter/aws/service/{family}/*"
-        for family in images
-    }
-    return bootstrap | (theirs if "AWS::AutoScaling::AutoScalingGroup" in kinds else set())
-
-
-def _arns(spec: ClusterSpec, templates: Templates, action: str, kind: str) -> list[str]:
-    """Returns the ARNs of the cluster's resources of a kind, such as `iam:role`: by name if its ARN
-    has one.
-    """
-    cluster, file_system, zone = spec.cluster_name, spec.file_system.existing, spec.zone.existing
-    zones = [zone.id, *([spec.zone.public.id] if spec.zone.public else [])] if zone else ["*"]
-    key_pair = any(resource["Type"] == "AWS::EC2::KeyPair" for _, resource in _resources(templates))
-    names_by_kind = {
-        "iam:CreateServiceLinkedRole": ["aws-service-role/*"],
-        # The role by which FSx reads a bucket. Of all services' own roles, FSx's handler writes to
-        # this one.
-        "iam:PutRolePolicy": ["aws-service-role/s3.data-source.lustre.fsx.amazonaws.com/*"],
-        "ec2:CreateKeyPair": [spec.name],
-        "ec2:DeleteKeyPair": [spec.name],
-        "eks:cluster": [cluster],
-        "elasticfilesystem:file-system": [file_system.id if file_system else "*"],
-        "iam:oidc-provider": [f"oidc.eks.{spec.region}.*"],
-        "kms:key": [(spec.key.existing_arn or "*").rpartition("/")[2]],
-        "route53:hostedzone": zones,
-        # The CDK's marker in the stack of a cluster, and where EC2 keeps the private half of a key
-        # pair.
-        "ssm:parameter": ["CFN-*", *(["ec2/keypair/*"] if key_pair else [])],
-    }
-    others = [f"{cluster}/*" if kind.startswith("eks:") else "*"]
-    if kind in NAMED:
-        others = sorted(
-            {
-                _name(spec, stack, resource)
-                for stack, resource in _resources(templates)
-                if resource["Type"] == NAMED[kind]
-            }
-        )
-    names = names_by_kind.get(action, names_by_kind.get(kind, others))
-    form = (
-        DATA["arns"][kind]
-        .replace("${Partition}", _partition(spec))
-        .replace("${Region}", spec.region)
-    )
-    if kind.startswith("autoscaling:"):
-        form += "*:autoScalingGroupName/"
-    # The star means the policy's own account: an identity's policy reaches no other.
-    return [form.replace("${Account}", "*") + name for name in names]
-
-
-def _name(spec: ClusterSpec, stack: str, resource: Mapping[str, Any]) -> str:
-    """Returns a resource's name, with a star where the cluster's next change may bring another
-    name.
-    """
-    properties = resource.get("Properties", {})
-    name = {**properties, **properties.get("Budget", {})}.get(DATA["names"][resource["Type"]])
-    if not isinstance(name, str):
-        return _name_pattern(stack)
-    return re.sub(
-        rf"((?:.*/)?(?:{spec.name}|{spec.cluster_name})/|{stack}-).+",
-        r"\1*",
-        name.removeprefix("alias/"),
-    )
-
-
 def _name_pattern(stack: str) -> str:
     """Returns the pattern of names that CloudFormation generates: too long ones keep 24 characters
     of the stack's name.
@@ -269,167 +406,18 @@ def _name_pattern(stack: str) -> str:
     return f"{stack}-*" if len(stack) <= 24 else f"{stack[:24]}*"
 
 
-def _partition(spec: ClusterSpec) -> str:
-    return {"cn": "aws-cn", "us-gov": "aws-us-gov"}.get(
-        spec.region.rpartition("-")[0].rpartition("-")[0], "aws"
-    )
-
-
-def boundary(spec: ClusterSpec, templates: Templates) -> list[dict[str, Any]]:
-    """Returns the permissions boundary: what the roles' policies allow, limited to the templates'
-    names or the tag `cluster`.
-
-    All roles share this boundary. Permissions of one service under the same condition form one
-    statement.
-    """
-    merged: dict[tuple[str, str], tuple[set[str], set[str]]] = {}
-    for stack, statement in _allow_statements(templates):
-        for action in _as_list(statement["Action"]):
-            service = action.partition(":")[0]
-            resource_arns = [
-                arn
-                for entry in _as_list(statement["Resource"])
-                for arn in _resource_arns(spec, templates, stack, action, entry)
-            ]
-            # In a statement about several services, an action refers to the resources of its own
-            # service, if there are any.
-            for arn in [
-                arn for arn in resource_arns if arn.split(":")[2:3] == [service]
-            ] or resource_arns:
-                conditions = {
-                    test: {
-                        key: [_text(spec, stack, entry) for entry in _as_list(value)]
-                        for key, value in keys.items()
-                    }
-                    for test, keys in statement.get("Condition", {}).items()
-                }
-                if arn.endswith((":key/*", ":volume/*")):
-                    conditions.setdefault("StringEquals", {})["aws:ResourceTag/cluster"] = [
-                        spec.name
-                    ]
-                if arn.split(":")[2:3] == ["s3"] and "*" in arn.partition("/")[0]:
-                    # Buckets' names are all accounts': a stranger may have one of this pattern.
-                    conditions.setdefault("StringEquals", {})["aws:ResourceAccount"] = [
-                        "${aws:PrincipalAccount}"
-                    ]
-                group = json.dumps(conditions, sort_keys=True), "*" if arn == "*" else service
-                actions, arns = merged.setdefault(group, (set(), set()))
-                actions.add(action)
-                arns.add(arn)
-    everywhere = merged[json.dumps({}), "*"][0]
-    # To save length, all Describe actions of EC2, EFS and FSx, except those that show user data
-    # (WRITTEN), all four that Session Manager's agent calls, and X-Ray's reads of sampling.
-    for prefix in (
-        "ec2:Describe",
-        "elasticfilesystem:Describe",
-        "fsx:Describe",
-        "ssmmessages:",
-        "xray:GetSampling",
-    ):
-        if reads := {action for action in everywhere if action.startswith(prefix)}:
-            everywhere.difference_update(reads)
-            everywhere.add(f"{prefix}*")
-    everywhere -= {
-        action
-        for action in everywhere
-        if any(action != pattern and fnmatchcase(action, pattern) for pattern in everywhere)
+def _widest(names: Iterable[str]) -> set[str]:
+    """Returns the names and patterns that no other of the patterns covers."""
+    names = set(names)
+    return {
+        name
+        for name in names
+        if not any(name != pattern and fnmatchcase(name, pattern) for pattern in names)
     }
-    boundary_: list[dict[str, Any]] = _fill_in(spec, templates)["never"]
-    for (conditions_text, _), (actions, arns) in sorted(merged.items()):
-        widest = {
-            arn
-            for arn in arns
-            if not any(arn != pattern and fnmatchcase(arn, pattern) for pattern in arns)
-        }
-        remaining = {
-            action
-            for action in actions
-            if "*" in arns or not any(fnmatchcase(action, pattern) for pattern in everywhere)
-        }
-        if remaining:
-            boundary_.append(_statement(remaining, widest, json.loads(conditions_text)))
-    return boundary_
-
-
-def _allow_statements(templates: Templates) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yields (stack, statement) for everything that the roles' policies allow."""
-    for stack, resource in _resources(templates):
-        if resource["Type"] == "AWS::IAM::ManagedPolicy":
-            yield from (
-                (stack, statement)
-                for statement in resource["Properties"]["PolicyDocument"]["Statement"]
-                if statement["Effect"] == "Allow"
-            )
-    yield from (
-        ("", statement)
-        for name in _aws_managed_policies(templates)
-        for statement in DATA["reviewed"]["aws_policies"][name]
-    )
 
 
 def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
-
-
-def _resource_arns(
-    spec: ClusterSpec, templates: Templates, stack: str, action: str, resource: Any
-) -> list[str]:
-    """Returns the ARNs of a policy's resource. If a template makes it, these are the ARNs of all
-    resources of its kind.
-    """
-    # Files are named by their checksums: a new release must not need a new boundary.
-    text = re.sub("/[0-9a-f]{64}.*", "/*", _text(spec, stack, resource))
-    if not text.startswith(TOKEN):
-        return [text.replace(TOKEN, "*")]
-    service = action.partition(":")[0]
-    rest = ":*" if service == "logs" else text.removeprefix(TOKEN)
-    kind = DATA["reviewed"]["kinds"][service].split()[-1].lower()
-    return [arn + rest for arn in _arns(spec, templates, "", f"{service}:{kind}")]
-
-
-def _text(spec: ClusterSpec, stack: str, value: Any) -> str:
-    """Returns a template's string. TOKEN replaces all references but those to account, partition,
-    stack id and URL suffix.
-    """
-    partition = _partition(spec)
-    values = {
-        "AWS::AccountId": "*",
-        "AWS::Partition": partition,
-        "AWS::StackId": f"arn:{partition}:cloudformation:{spec.region}:*:stack/{stack}/*",
-        "AWS::URLSuffix": "amazonaws.com" + (".cn" if partition == "aws-cn" else ""),
-    }
-    match value:
-        case str():
-            return value
-        case {"Fn::Join": [between, parts]}:
-            return str(between).join(_text(spec, stack, part) for part in parts)
-        case {"Fn::Sub": str(text)}:
-            return re.sub(r"\$\{(AWS::\w+)\}", lambda match: values[match[1]], text)
-        case {"Ref": str(name)} if name in values:
-            return values[name]
-    return TOKEN
-
-
-def documents(spec: ClusterSpec, templates: Templates) -> dict[str, dict[str, Any]]:
-    """Returns every policy by its name. Raises SettingError if the boundary is longer than IAM
-    accepts.
-    """
-    deploy: list[list[dict[str, Any]]] = [[]]
-    for statement in statements(spec, templates):
-        if size(_document([*deploy[-1], statement])) > LIMIT:
-            deploy.append([])
-        deploy[-1].append(statement)
-    policies = {
-        **{f"deploy-{number}": policy for number, policy in enumerate(deploy, 1)},
-        "boundary": boundary(spec, templates),
-        **_fill_in(spec, templates)["policies"],
-    }
-    if (long := size(_document(policies["boundary"]))) > LIMIT:
-        raise SettingError(
-            f"the permissions boundary has {long} characters, and IAM takes {LIMIT}: use shorter "
-            "names"
-        )
-    return {f"{spec.policy_prefix}-{name}": _document(policy) for name, policy in policies.items()}
 
 
 def _document(statements: list[dict[str, Any]]) -> dict[str, Any]:
@@ -453,7 +441,7 @@ def main(
                 f"{config}: deployer is {spec.deployer}: set it restricted, which gives each "
                 "role a boundary"
             )
-        policies = documents(spec, synthesize(spec))
+        policies = Policies(spec, synthesize(spec)).documents()
     except SettingError as error:
         print(error, file=sys.stderr)
         sys.exit(2)
@@ -476,18 +464,11 @@ def synthesize(spec: ClusterSpec) -> Templates:
     # Imported here: as it loads, jsii starts the Node.js that PATH has by now.
     from aws_cdk import App
 
-    from paddle_aws.stacks.build import build
+    from paddle_aws.stacks.platform import TrainingPlatform
 
     project = project_folder()
-    file = project / "cdk.json"
-    try:
-        context = json.loads(file.read_text(encoding="utf-8")).get("context", {})
-    except FileNotFoundError:
-        context = {}
-    except (OSError, ValueError, AttributeError):
-        raise SettingError(f"{file.absolute()} is not JSON that cdk can read") from None
-    app = App(analytics_reporting=False, context=context)
-    build(app, spec, locks=project / "locks")
+    app = App(analytics_reporting=False, context=read_context(project))
+    TrainingPlatform(app, "Platform", spec, stacks_in=app, locks=project / "locks")
     return {stack.stack_name: stack.template for stack in app.synth().stacks}
 
 

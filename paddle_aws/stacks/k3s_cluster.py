@@ -89,18 +89,16 @@ class K3sClusterStack(PlatformStack):
         # AWS stores the private key in this parameter, encrypted, and nowhere else.
         ssh_key = pair.private_key.parameter_name if pair else None
         grant_work(self, ssh_key=ssh_key)
-        make_tunnel(
-            self,
-            self.cluster.private_address,
-            API_PORT,
-            self.cluster.firewall.control_plane,
-        )
+        make_tunnel(self, self.cluster.private_address, API_PORT, firewall.control_plane)
         self._make_records(zone)
         if self.cluster.public_address:
             make_public_name(self, "A", self.cluster.public_address)
         self._output_cluster(zone)
         if ssh_key:
-            self._output_ssh_key(ssh_key)
+            # The command that prints the private key.
+            command = f"aws ssm get-parameter --region {spec.region} --name {ssh_key}"
+            shown = "--with-decryption --query Parameter.Value --output text"
+            self.output(SshKeyCommand=f"{command} {shown}")
 
     def _make_key_pair(self) -> ec2.KeyPair:
         pair = ec2.KeyPair(
@@ -135,14 +133,6 @@ class K3sClusterStack(PlatformStack):
         for team, arn in self.cluster.secrets.kubeconfigs.items():
             name = "" if team == "operator" else team.title()
             self.output(**{f"{name}KubeconfigSecretArn": arn})
-
-    def _output_ssh_key(self, parameter: str) -> None:
-        """Outputs the command that prints the private key."""
-        command = (
-            f"aws ssm get-parameter --region {self.spec.region} --name {parameter} "
-            "--with-decryption --query Parameter.Value --output text"
-        )
-        self.output(SshKeyCommand=command)
 
     def _make_records(self, zone: route53.IHostedZone) -> None:
         # In the tutorials the control plane has the zone's own name. An address may have it, an EKS

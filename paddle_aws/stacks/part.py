@@ -238,20 +238,16 @@ class PlatformStack(Stack):
 
 def _check_environment(scope: Construct, spec: ClusterSpec) -> None:
     """Raises SettingError if the settings and the Stage name different places."""
-    stage = Stage.of(scope)
-    for setting, stage_value, chosen in (
-        ("account", stage and stage.account, spec.account),
-        ("region", stage and stage.region, spec.region),
+    if (stage := Stage.of(scope)) is None:
+        return
+    for setting, theirs, chosen in (
+        ("account", stage.account, spec.account),
+        ("region", stage.region, spec.region),
     ):
-        if (
-            stage_value
-            and chosen
-            and not Token.is_unresolved(stage_value)
-            and stage_value != chosen
-        ):
+        if theirs and chosen and not Token.is_unresolved(theirs) and theirs != chosen:
             raise SettingError(
-                f"{setting} is {chosen}: {stage.node.path if stage else ''} deploys to "
-                f"{stage_value}; set both alike, or leave one out"
+                f"{setting} is {chosen}: {stage.node.path} deploys to {theirs}; set both alike, or "
+                "leave one out"
             )
 
 
@@ -280,15 +276,10 @@ def _removal(spec: ClusterSpec) -> str:
         "image repository": spec.images.existing,
     }
     if spec.retain:
-        listed = ", ".join(
-            [
-                *data,
-                *(["a snapshot of the control plane's state"] if spec.cluster.self_managed else []),
-            ]
-        )
+        state = ["a snapshot of the control plane's state"] if spec.cluster.self_managed else []
         return (
-            f"{spec.name}: retain is true: a destroy keeps {listed}, with all they hold; "
-            "everything else goes"
+            f"{spec.name}: retain is true: a destroy keeps {', '.join([*data, *state])}, with all "
+            "they hold; everything else goes"
         )
     ours = ", ".join(name for name, existing in data.items() if not existing)
     lost = f", with {ours} and all they hold" if ours else " but what was there before"

@@ -196,14 +196,8 @@ class TrainingPlatform(Construct):
         """The platform's stacks, the longest-lived first; parts of other stacks are not among
         them.
         """
-        parts = (
-            self.access,
-            self.network,
-            self.storage,
-            self.control_plane,
-            self.nodes,
-            self.watch,
-        )
+        longer = (self.access, self.network, self.storage)
+        parts = (*longer, self.control_plane, self.nodes, self.watch)
         return [part for part in parts if isinstance(part, PlatformStack)]
 
     @cached_property
@@ -286,12 +280,8 @@ class TrainingPlatform(Construct):
         if protect.after_deploy:
             parts = (self.network, self.storage, self.control_plane)
             first = next(part for part in parts if isinstance(part, PlatformStack))
-            StackProtection(
-                first,
-                "Protection",
-                stacks=self.spec.stack_names,
-                encryption_key=self.access.key,
-            )
+            stacks, key = self.spec.stack_names, self.access.key
+            StackProtection(first, "Protection", stacks=stacks, encryption_key=key)
 
 
 def _watch(platform: Platform) -> Stack:

@@ -18,9 +18,10 @@ if _NODE.is_dir():
     os.environ["PATH"] = f"{_NODE}{os.pathsep}{os.environ['PATH']}"
 
 from aws_cdk import App
+from constructs import Construct
 
-from paddle_aws.stacks.build import build
 from paddle_aws.stacks.cluster_spec import ClusterSpec
+from paddle_aws.stacks.platform import TrainingPlatform
 
 CONTEXT = json.loads((PROJECT / "cdk.json").read_text())["context"]
 ACCOUNT, HERE = "000000000000", "us-west-2:000000000000"
@@ -63,6 +64,12 @@ def by_type(resources: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
             whole
         )
     return grouped
+
+
+def build(scope: Construct, spec: ClusterSpec, *, locks: Path | None = None) -> TrainingPlatform:
+    """Makes the stacks of one cluster directly below an app or a Stage, as app.py does."""
+    name = f"{spec.name}-platform"
+    return TrainingPlatform(scope, name, spec, stacks_in=scope, locks=locks)
 
 
 class Built:

@@ -17,9 +17,8 @@ from aws_cdk import App, Validations
 from constructs import IConstruct
 
 from constructs_lib import acknowledged
-from paddle_aws.stacks.build import build
 from paddle_aws.stacks.cluster_spec import ClusterSpec
-from tests.aws.built import CONTEXT
+from tests.aws.built import CONTEXT, build
 from tests.aws.conftest import FILES
 
 acknowledgements: list[tuple[str, str, str]] = []

@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from paddle_aws.stacks.cluster_spec import ClusterSpec
-from paddle_aws.stacks.deployment_policy import LIMIT, WRITTEN, documents, main, size, statements
+from paddle_aws.stacks.deployment_policy import LIMIT, WRITTEN, Policies, main, size
 from paddle_settings.errors import SettingError
 
 from .built import PROJECT, Built, listed
@@ -39,10 +39,10 @@ class Restricted(Built):
 
     @functools.cached_property
     def files(self) -> dict[str, dict[str, Any]]:
-        return documents(
+        return Policies(
             self.spec,
             {f"{self.spec.name}-{part}": template for part, template in self.templates.items()},
-        )
+        ).documents()
 
     @functools.cached_property
     def policy(self) -> list[dict[str, Any]]:
@@ -160,10 +160,10 @@ def test_a_type_that_no_variant_has_is_refused_by_name() -> None:
         SettingError,
         match="a template has AWS::SQS::Queue: allowed are the types of tests/aws/variants",
     ):
-        statements(
+        Policies(
             restricted("shipped").spec,
             {"paddle-queue": {"Resources": {"Queue": {"Type": "AWS::SQS::Queue"}}}},
-        )
+        ).statements()
 
 
 def test_names_are_those_of_the_stacks_or_of_the_templates() -> None:

@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 from aws_cdk import App
 
-from paddle_aws.stacks.build import build
 from paddle_aws.stacks.cluster_spec import ClusterSpec
 from paddle_aws.stacks.part import FLAGS
 
-from .built import CONTEXT, PROJECT
+from .built import CONTEXT, PROJECT, build
 from .conftest import FILES
 
 INIT = "aws-cdk/lib/init-templates/.recommended-feature-flags.json"

@@ -25,7 +25,6 @@ from constructs_lib.network.network import TrainingNetworkOptions
 from constructs_lib.people.team import Team
 from constructs_lib.storage.bucket import BucketOptions
 from constructs_lib.storage.file_system import MountableFileSystem, SharedFileSystem
-from paddle_aws.stacks.build import build
 from paddle_aws.stacks.cluster_spec import ClusterSpec
 from paddle_aws.stacks.network import NetworkStack
 from paddle_aws.stacks.node_settings import NodeGroup
@@ -34,7 +33,7 @@ from paddle_aws.stacks.platform import TrainingPlatform
 from paddle_aws.stacks.storage import StorageStack
 from paddle_settings.errors import SettingError
 
-from .built import CONTEXT
+from .built import CONTEXT, build
 
 ONE, OTHER = (Environment(account=digit * 12, region="us-west-2") for digit in "12")
 

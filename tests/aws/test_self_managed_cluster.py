@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from aws_cdk import App
 
-from paddle_aws.stacks.build import build
 from paddle_aws.stacks.cluster_spec import ClusterSpec
 from paddle_aws.stacks.k3s_cluster import release
 from paddle_settings.errors import SettingError
+
+from .built import build
 
 
 @pytest.fixture(scope="module")
