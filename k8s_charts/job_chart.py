@@ -9,18 +9,6 @@ from k8s_charts.spec import TrainingJob
 from k8s_charts.spec.job_settings import DATA_ENDING, ENVIRONMENT_ENDING
 
 
-def ids(job: TrainingJob) -> list[str]:
-    """Returns the ids of a job's charts, in the order in which they are applied."""
-    return [
-        f"{job.namespace}-namespace",
-        "paddle-operator",
-        f"{job.name}-volume",
-        f"{job.name}{ENVIRONMENT_ENDING}",
-        f"{job.name}{DATA_ENDING}",
-        f"{job.name}-training",
-    ]
-
-
 class JobChart(Chart):
     """A chart of one step. It depends on the earlier steps of its job in the same scope, so that
     an app numbers its files in the order in which they are applied.
@@ -39,7 +27,9 @@ class JobChart(Chart):
         labels: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(scope, id, namespace=job.namespace, labels=labels)
-        steps = ids(job)
+        endings = ("-volume", ENVIRONMENT_ENDING, DATA_ENDING, "-training")
+        steps = [f"{job.namespace}-namespace", "paddle-operator"]
+        steps += [f"{job.name}{ending}" for ending in endings]
         for number, other in enumerate(steps):
             chart = scope.node.try_find_child(other) if id in steps and other != id else None
             if isinstance(chart, Chart):

@@ -433,13 +433,9 @@ def _several(value: str | Sequence[str]) -> Sequence[str]:
 def _rules_of(fault: ErrorDetails) -> Sequence[Fault]:
     """Returns the verdicts of our own rules, if these found the fault."""
     error = fault.get("ctx", {}).get("error")
-    return (
-        error.faults
-        if isinstance(error, _Broken)
-        else (error,)
-        if isinstance(error, Refused)
-        else ()
-    )
+    if isinstance(error, _Broken):
+        return error.faults
+    return (error,) if isinstance(error, Refused) else ()
 
 
 def _location(fault: ErrorDetails) -> Location:
@@ -454,16 +450,10 @@ def _location(fault: ErrorDetails) -> Location:
 
 
 def _path(location: Location) -> str:
-    path = ""
-    for part in location:
-        path += (
-            f"[{part}]"
-            if isinstance(part, int)
-            else f".{format_value(part)}"
-            if path
-            else format_value(part)
-        )
-    return path
+    parts = (
+        f"[{part}]" if isinstance(part, int) else f".{format_value(part)}" for part in location
+    )
+    return "".join(parts).removeprefix(".")
 
 
 def _flat(text: str) -> str:

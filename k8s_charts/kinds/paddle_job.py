@@ -113,7 +113,7 @@ class PaddleJobChart(WaitingChart):
         common = names.labels(job)
         either = {"key": names.COMPONENT, "operator": "In", "values": list(roles)}
         selector = {"matchExpressions": [either], "matchLabels": dict(sorted(common.items()))}
-        pod.add_disruption_budget(self, job, least, selector, common)
+        self._add_disruption_budget(least, selector, common)
         with_gpus = members if job.gpus.parameter_servers else job.trainers
         scheduling.add_pod_group(self, job, members=members, with_gpus=with_gpus)
         metadata = {"name": job.name, "namespace": job.namespace, "labels": common}

@@ -180,9 +180,8 @@ class TrainingChart(WaitingChart):
         network.add_peer_policy(self, job, ["trainer"], outputs, more=rules)
         # One pod at a time may be evicted. That costs all pods their current pass, but a budget of
         # no pods would block every drain until the job ends.
-        pod.add_disruption_budget(
-            self, job, job.trainers - 1, {"matchLabels": dict(sorted(trainers.items()))}, trainers
-        )
+        selector = {"matchLabels": dict(sorted(trainers.items()))}
+        self._add_disruption_budget(job.trainers - 1, selector, trainers)
         scheduling.add_pod_group(self, job, members=job.trainers, with_gpus=job.trainers)
         config = self._add_config_map("settings", settings(job))
         (parts,) = yaml_documents.template(

@@ -210,6 +210,19 @@ class PodChart(JobChart):
         else:
             yaml_documents.NamedByContent(self, document, stem=stem)
 
+    def _add_disruption_budget(
+        self, min_available: int, selector: Mapping[str, Any], labels: Mapping[str, str]
+    ) -> None:
+        """Adds a PodDisruptionBudget: how many of the pods a drain has to leave alone."""
+        (budget,) = yaml_documents.template(
+            "disruption_budget.yaml",
+            job=self._job.name,
+            namespace=self._job.namespace,
+            min_available=min_available,
+        )
+        budget["metadata"]["labels"], budget["spec"]["selector"] = labels, selector
+        yaml_documents.add(self, budget)
+
 
 def _folder(name: str, path: str, source: Object, **fields: object) -> tuple[Object, Object]:
     """Returns a volume of a pod, and its mount."""
@@ -391,22 +404,12 @@ def _failure_rules(template: Object) -> list[Object]:
     codes = {"operator": "In", "values": sorted(int(code) for code in contract.FAIL_JOB)}
     spec = template["spec"]
     # Exit codes of added containers mean something else.
-    makers = [
-        container
-        for container in spec.get("initContainers", ())
-        if container["name"] == job_folder.MAKER
-    ]
-    containers = [*makers, *spec["containers"][:1]]
-    disrupted = {
-        "action": "Ignore",
-        "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
-    }
+    ours = [each["name"] for each in spec.get("initContainers", ())]
+    ours = [*(name for name in ours if name == job_folder.MAKER), spec["containers"][0]["name"]]
+    disrupted = {"type": "DisruptionTarget", "status": "True"}
     return [
-        *(
-            {"action": "FailJob", "onExitCodes": {"containerName": container["name"], **codes}}
-            for container in containers
-        ),
-        disrupted,
+        *({"action": "FailJob", "onExitCodes": {"containerName": name, **codes}} for name in ours),
+        {"action": "Ignore", "onPodConditions": [disrupted]},
     ]
 
 
@@ -421,19 +424,3 @@ def restart_rules(outputs: ClusterOutputs) -> Object:
         "restartPolicy": "Never",
         "restartPolicyRules": [{"action": "Restart", "exitCodes": codes}],
     }
-
-
-def add_disruption_budget(
-    scope: Construct,
-    job: TrainingJob,
-    min_available: int,
-    selector: Mapping[str, Any],
-    labels: Mapping[str, str],
-) -> None:
-    """Adds a PodDisruptionBudget, which says how many of the pods a drain has to leave alone."""
-    (budget,) = yaml_documents.template(
-        "disruption_budget.yaml", job=job.name, namespace=job.namespace, min_available=min_available
-    )
-    budget["metadata"]["labels"] = labels
-    budget["spec"]["selector"] = selector
-    yaml_documents.add(scope, budget)

@@ -116,14 +116,9 @@ def _drop_unset(values: Object) -> Object:
 
 def queue_labels(job: TrainingJob) -> dict[str, str]:
     """Returns the labels of the Job object by which Kueue admits it."""
-    if job.gang.kind != "kueue":
-        return {}
-    return _drop_unset(
-        {
-            "kueue.x-k8s.io/queue-name": job.gang.queue,
-            "kueue.x-k8s.io/priority-class": job.gang.priority,
-        }
-    )
+    queue, priority = job.gang.queue, job.gang.priority
+    labels = {"kueue.x-k8s.io/queue-name": queue, "kueue.x-k8s.io/priority-class": priority}
+    return _drop_unset(labels) if job.gang.kind == "kueue" else {}
 
 
 def add_pod_group(scope: Construct, job: TrainingJob, *, members: int, with_gpus: int) -> None:

@@ -42,9 +42,6 @@ _ADDRESS = re.compile("(s3|https?):", re.IGNORECASE)
 """How an address begins, and no file: s3:/bucket is one with a slash too few."""
 
 
-_input_name = AfterValidator(_check_free)
-
-
 Stage = Annotated[
     Literal["always", "never"],
     # `auto`, the default of 0.1, measured both disks; it is still taken.
@@ -139,11 +136,9 @@ class FromJob(Settings):
 
 InputName = Annotated[
     str,
-    _input_name,
+    AfterValidator(_check_free),
     WithJsonSchema({"type": "string", "pattern": "^[a-z][a-z0-9_]{0,40}$"}),
 ]
-
-
 Input = FromJob | Text
 
 

@@ -207,9 +207,7 @@ class OptionLine:
             self._words.append(word)
         elif style == "flag":
             self._words += [_flag(key), value]
-        elif style == "repeated":
-            self._words += [self._options.flag[0], word]
-        elif groups := list(self._groups()):
+        elif style == "group" and (groups := list(self._groups())):
             self._words.insert(groups[-1][1], word)
         else:
             self._words += [self._options.flag[0], word]
@@ -229,9 +227,16 @@ class OptionLine:
         """Yields where the option stands; of groups only in the last one, which counts, or in
         `every` one.
         """
-        style, words = self._style(key), self._words
+        style, words, flag = self._style(key), self._words, _flag(key)
         if style == "flag":
-            yield from self._flags(_flag(key))
+            for number, word in enumerate(words):
+                if word.startswith(f"{flag}="):
+                    yield number, number + 1
+                elif word == flag:
+                    # With its value, if that is the next word.
+                    value = words[number + 1 : number + 2]
+                    has_value = value and not re.match(r"--?[A-Za-z]", value[0])
+                    yield number, number + (2 if has_value else 1)
             return
         searched = list(range(len(words)))
         if style == "group":
@@ -244,16 +249,6 @@ class OptionLine:
                 yield number, number + 1
             elif number and words[number - 1] in self._options.flag:
                 yield number - 1, number + 1
-
-    def _flags(self, flag: str) -> Iterator[tuple[int, int]]:
-        """Yields where a flag stands, with its value if that is the next word."""
-        for number, word in enumerate(self._words):
-            if word.startswith(f"{flag}="):
-                yield number, number + 1
-            elif word == flag:
-                value = self._words[number + 1 : number + 2]
-                has_value = value and not re.match(r"--?[A-Za-z]", value[0])
-                yield number, number + (2 if has_value else 1)
 
 
 def _flag(key: str) -> str:
