@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Address, IPv4Network, collapse_addresses
+from typing import NamedTuple
 
 from constructs_lib.rules import Violation, refuse_text
 
@@ -30,48 +31,65 @@ def covers_internet(ranges: Iterable[IPv4Network]) -> bool:
     return sum(network.num_addresses for network in collapse_addresses(ranges)) > MOST
 
 
-def refuse_everybody(
-    prop: str, ranges: Iterable[str], what: str, example: str
-) -> Iterator[Violation]:
-    """Refuses a value that is not a list of IPv4 ranges, and ranges that open `what` to
-    everybody.
-    """
-    if isinstance(ranges, str):
-        yield from refuse_text(prop, ranges, ranges if "/" in ranges else example)
-        return
-    networks = []
-    for value in ranges:
-        try:
-            networks.append(ip_network(value))
-        except ValueError as error:
-            allowed = str(error)
-            if _is_address(value):
-                allowed = f"a range is needed, such as {value}/32 for this one address"
-            yield Violation(prop, value, allowed)
+class Clients(NamedTuple):
+    """A list of IPv4 ranges that do not open `what` to everybody."""
+
+    what: str
+    example: str
+
+    def __call__(self, prop: str, ranges: Iterable[str] | None) -> Iterator[Violation]:
+        """Refuses a value that is no such list."""
+        if ranges is None:
             return
-    if covers_internet(networks):
-        allowed = f"{what} is never opened to everybody; name your own range, such as {example}"
-        yield Violation(prop, ", ".join(ranges), allowed)
+        if isinstance(ranges, str):
+            yield from refuse_text(prop, ranges, ranges if "/" in ranges else self.example)
+            return
+        networks = []
+        for value in ranges:
+            try:
+                networks.append(ip_network(value))
+            except ValueError as error:
+                allowed = str(error)
+                if _is_address(value):
+                    allowed = f"a range is needed, such as {value}/32 for this one address"
+                yield Violation(prop, value, allowed)
+                return
+        if covers_internet(networks):
+            never = f"{self.what} is never opened to everybody"
+            allowed = f"{never}; name your own range, such as {self.example}"
+            yield Violation(prop, ", ".join(ranges), allowed)
 
 
-def refuse_public_range(
-    prop: str, value: str | None, widest: int, narrowest: int, example: str, *more: IPv4Network
-) -> Iterator[Violation]:
-    """Refuses a range that is not of this width, or neither private nor within `more`."""
-    if value is None:
-        return
-    try:
-        network = ip_network(value)
-    except ValueError as error:
-        yield Violation(prop, value, str(error))
-        return
-    if not widest <= network.prefixlen <= narrowest or not any(
-        map(network.subnet_of, (*PRIVATE, *more))
-    ):
-        allowed = (
-            f"allowed is a private IPv4 range from /{widest} to /{narrowest}, such as {example}"
-        )
-        yield Violation(prop, value, allowed)
+class PrivateRange(NamedTuple):
+    """An IPv4 range from one width to another, and private or within `more`."""
+
+    widest: int
+    narrowest: int
+    example: str
+    more: tuple[IPv4Network, ...] = ()
+
+    def __call__(self, prop: str, value: str | None) -> Iterator[Violation]:
+        """Refuses a value that is no such range."""
+        if value is None:
+            return
+        try:
+            network = ip_network(value)
+        except ValueError as error:
+            yield Violation(prop, value, str(error))
+            return
+        private = any(map(network.subnet_of, (*PRIVATE, *self.more)))
+        if not self.widest <= network.prefixlen <= self.narrowest or not private:
+            widths = f"from /{self.widest} to /{self.narrowest}"
+            allowed = f"allowed is a private IPv4 range {widths}, such as {self.example}"
+            yield Violation(prop, value, allowed)
+
+
+API_CLIENTS = Clients("the endpoint", "203.0.113.7/32")
+SSH_CLIENTS = Clients("SSH", "10.0.0.0/16")
+VPC_RANGE = PrivateRange(16, 24, "10.0.0.0/16", (SHARED,))
+EKS_SERVICES = PrivateRange(12, 24, "172.20.0.0/16")
+K3S_SERVICES = PrivateRange(12, 24, "10.43.0.0/16")
+K3S_PODS = PrivateRange(12, 22, "10.42.0.0/16", (SHARED,))
 
 
 def _is_address(value: str) -> bool:

@@ -7,6 +7,7 @@ token that only the deploy knows: no rule refuses it.
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 
@@ -106,6 +107,10 @@ def log_days(prop: str, days: int | None, *, off: bool = False) -> Iterator[Viol
     if days is not None and days not in allowed:
         listed = ", ".join(map(str, allowed[:-1]))
         yield Violation(prop, days, f"allowed is {listed} or {allowed[-1]} (CloudWatch Logs)")
+
+
+log_days_or_none = partial(log_days, off=True)
+"""0 is allowed, too: no log."""
 
 
 def refuse_text(prop: str, values: object, example: str) -> Iterator[Violation]:

@@ -37,10 +37,11 @@ def drop_tokens(values: Sequence[T]) -> Sequence[T]:
 
 def check(**values: tuple[Rule, Any]) -> Iterator[Violation]:
     """Yields the violations of properties, each given as its rule and its value. No rule judges a
-    token.
+    token, nor those in a list.
     """
     for prop, (rule, value) in values.items():
-        yield from rule(prop, drop_token(value))
+        judged = drop_tokens(value) if isinstance(value, list | tuple) else drop_token(value)
+        yield from rule(prop, judged)
 
 
 def check_list(prop: str, rule: Text, values: Sequence[str]) -> Iterator[Violation]:

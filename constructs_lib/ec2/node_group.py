@@ -17,7 +17,7 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct, IDependable
 
 from constructs_lib.acknowledged import acknowledge
-from constructs_lib.addresses import refuse_everybody
+from constructs_lib.addresses import SSH_CLIENTS
 from constructs_lib.ec2.machine import (
     SCALING_ACTIVITIES,
     launch_template,
@@ -45,7 +45,7 @@ from constructs_lib.rules import Violation, refuse_text
 from constructs_lib.storage.file_system import MountableFileSystem
 from constructs_lib.storage.key_policy import allow_use
 from constructs_lib.subnets import choose_subnets, closed_group, warn_of_isolation, zones_of
-from constructs_lib.validation import drop_token, drop_tokens, is_token, refuse
+from constructs_lib.validation import check, drop_token, drop_tokens, is_token, refuse
 
 
 def efa_group(scope: Construct, vpc: ec2.IVpc) -> ec2.SecurityGroup:
@@ -193,7 +193,7 @@ class NodeGroup(Construct):
         if shape.key_pair and not shape.ssh_from:
             allowed = "name who may connect in {ssh_from}"
             yield Violation("key_pair", shape.key_pair, allowed)
-        yield from refuse_everybody("ssh_from", drop_tokens(shape.ssh_from), "SSH", "10.0.0.0/16")
+        yield from check(ssh_from=(SSH_CLIENTS, shape.ssh_from))
 
     def _validate(self, *, managed: bool, image: str | None = None) -> None:
         """Raises ValueError if there can be no such nodes. `image`: EKS's AMI type; None: the

@@ -14,17 +14,16 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from constructs_lib.acknowledged import EVERY_RESOURCE, acknowledge, managed_policy_findings
-from constructs_lib.addresses import refuse_everybody, refuse_public_range
+from constructs_lib.addresses import API_CLIENTS, EKS_SERVICES
 from constructs_lib.ec2.node_group import NodeGroupProps
 from constructs_lib.eks.addon import ClusterAddon
 from constructs_lib.eks.managed_nodes import ManagedNodes
 from constructs_lib.metrics import CONTAINER_INSIGHTS, MetricOptions, metric
-from constructs_lib.rules import CLUSTER_NAME, KUBERNETES_VERSION, Violation
-from constructs_lib.rules import log_days as wrong_log_days
+from constructs_lib.rules import CLUSTER_NAME, KUBERNETES_VERSION, Violation, log_days_or_none
 from constructs_lib.statements import OF_MACHINES, statements
 from constructs_lib.storage.log_group import EndingLogGroup
 from constructs_lib.subnets import choose_subnets, zones_of
-from constructs_lib.validation import check, drop_token, drop_tokens, merge_options, refuse
+from constructs_lib.validation import check, merge_options, refuse
 
 NODELESS_ADDONS = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
 """DaemonSets: they are healthy without a node, so they come with the cluster. Add-ons with a
@@ -155,18 +154,14 @@ class TrainingCluster(eks.Cluster):
     ) -> None:
         path = f"{scope.node.path}/{id}"
         subnets = choose_subnets(vpc, vpc_subnets)
-        ranges, services = drop_tokens(public_access_from), drop_token(service_ipv4_cidr)
-        refuse(
-            path,
-            [
-                *_too_few_zones(subnets),
-                *check(cluster_name=(CLUSTER_NAME, cluster_name)),
-                *check(version=(KUBERNETES_VERSION, version)),
-                *refuse_everybody("public_access_from", ranges, "the endpoint", "203.0.113.7/32"),
-                *refuse_public_range("service_ipv4_cidr", services, 12, 24, "172.20.0.0/16"),
-                *wrong_log_days("log_days", drop_token(log_days), off=True),
-            ],
+        violations = check(
+            cluster_name=(CLUSTER_NAME, cluster_name),
+            version=(KUBERNETES_VERSION, version),
+            public_access_from=(API_CLIENTS, public_access_from),
+            service_ipv4_cidr=(EKS_SERVICES, service_ipv4_cidr),
+            log_days=(log_days_or_none, log_days),
         )
+        refuse(path, [*_too_few_zones(subnets), *violations])
         endpoint = eks.EndpointAccess.PRIVATE
         if public_access_from:
             endpoint = eks.EndpointAccess.PUBLIC_AND_PRIVATE.only_from(*public_access_from)

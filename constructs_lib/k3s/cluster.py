@@ -17,7 +17,7 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from constructs_lib.acknowledged import EVERY_RESOURCE, acknowledge, wildcard_findings
-from constructs_lib.addresses import SHARED, refuse_public_range
+from constructs_lib.addresses import K3S_PODS, K3S_SERVICES
 from constructs_lib.ec2.machine import (
     SCALING_ACTIVITIES,
     SESSIONS,
@@ -182,17 +182,14 @@ class SelfManagedCluster(Construct):
         certificates: str | None = None,
     ) -> None:
         super().__init__(scope, id)
-        pods, services = drop_token(pod_cidr), drop_token(service_cidr)
-        refuse(
-            self.node.path,
-            [
-                *control_plane_type(drop_token(instance_type)),
-                *check(volume_gib=(STATE_GIB, volume_gib)),
-                *refuse_public_range("pod_cidr", pods, 12, 22, "10.42.0.0/16", SHARED),
-                *refuse_public_range("service_cidr", services, 12, 24, "10.43.0.0/16"),
-                *refuse_text("names", names, "api.paddle"),
-            ],
+        violations = check(
+            volume_gib=(STATE_GIB, volume_gib),
+            pod_cidr=(K3S_PODS, pod_cidr),
+            service_cidr=(K3S_SERVICES, service_cidr),
         )
+        machine = control_plane_type(drop_token(instance_type))
+        listed = refuse_text("names", names, "api.paddle")
+        refuse(self.node.path, [*machine, *violations, *listed])
         if subnet is None:
             subnet = (vpc.public_subnets if elastic_ip else vpc.select_subnets().subnets)[0]
         name = f"{cluster_name}/control-plane"

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
-from constructs_lib.addresses import refuse_everybody
+from constructs_lib.addresses import API_CLIENTS, SSH_CLIENTS
 from constructs_lib.ec2.node_rules import wrong_ports
 from constructs_lib.rules import refuse_text
 from constructs_lib.subnets import closed_group
-from constructs_lib.validation import drop_tokens, refuse
+from constructs_lib.validation import check, refuse
 
 API = ec2.Port.tcp(6443)
 KUBELET = ec2.Port.tcp(10250)
@@ -46,10 +46,7 @@ class ClusterFirewall(Construct):
         refuse(
             self.node.path,
             [
-                *refuse_everybody(
-                    "api_from", drop_tokens(api_from), "the endpoint", "203.0.113.7/32"
-                ),
-                *refuse_everybody("ssh_from", drop_tokens(ssh_from), "SSH", "10.0.0.0/16"),
+                *check(api_from=(API_CLIENTS, api_from), ssh_from=(SSH_CLIENTS, ssh_from)),
                 *refuse_text("host_ports", host_ports, "7164-7167"),
                 *(() if isinstance(host_ports, str) else wrong_ports(host_ports)),
             ],

@@ -13,14 +13,19 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from constructs_lib import subnets
+from constructs_lib import rules, subnets
 from constructs_lib.acknowledged import acknowledge
-from constructs_lib.addresses import SHARED, refuse_public_range
-from constructs_lib.rules import Violation, duplicates, nat_count, refuse_empty, refuse_text
-from constructs_lib.rules import log_days as wrong_log_days
+from constructs_lib.addresses import VPC_RANGE
 from constructs_lib.storage.log_group import EndingLogGroup
 from constructs_lib.subnets import choose_subnets, closed_group
-from constructs_lib.validation import drop_token, drop_tokens, is_token, merge_options, refuse
+from constructs_lib.validation import (
+    check,
+    drop_token,
+    drop_tokens,
+    is_token,
+    merge_options,
+    refuse,
+)
 
 SERVICES = subnets.SERVICES["eks"]
 """What EKS's documentation on private clusters requires, and what the EFS driver, Session Manager
@@ -59,7 +64,7 @@ class ServiceEndpoints(Construct):
     ) -> None:
         super().__init__(scope, id)
         if services is not None and not isinstance(services, Mapping):
-            refuse(self.node.path, [Violation("services", services, "allowed is a mapping")])
+            refuse(self.node.path, [rules.Violation("services", services, "allowed is a mapping")])
         group = closed_group(self, "SecurityGroup", vpc, "Endpoints of AWS services")
         group.add_ingress_rule(
             ec2.Peer.ipv4(client_cidr or vpc.vpc_cidr_block),
@@ -236,20 +241,13 @@ class TrainingNetwork(ClusterNetwork):
         refuse(
             self.node.path,
             [
-                *refuse_text("availability_zones", availability_zones, "us-west-2a"),
-                *refuse_empty("availability_zones", availability_zones, "us-west-2a"),
-                *duplicates("availability_zones", zones, "availability zone"),
-                *refuse_public_range(
-                    "cidr",
-                    # The subnets are laid out at synth.
-                    "a token" if is_token(cidr) else cidr,
-                    16,
-                    24,
-                    "10.0.0.0/16",
-                    SHARED,
-                ),
-                *nat_count(drop_token(nat_gateways), len(availability_zones)),
-                *wrong_log_days("flow_log_days", drop_token(flow_log_days), off=True),
+                *rules.refuse_text("availability_zones", availability_zones, "us-west-2a"),
+                *rules.refuse_empty("availability_zones", availability_zones, "us-west-2a"),
+                *rules.duplicates("availability_zones", zones, "availability zone"),
+                # The subnets are laid out at synth.
+                *VPC_RANGE("cidr", "a token" if is_token(cidr) else cidr),
+                *rules.nat_count(drop_token(nat_gateways), len(availability_zones)),
+                *check(flow_log_days=(rules.log_days_or_none, flow_log_days)),
             ],
         )
         s3 = ec2.GatewayVpcEndpointOptions(service=ec2.GatewayVpcEndpointAwsService.S3)

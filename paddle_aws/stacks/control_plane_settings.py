@@ -4,12 +4,13 @@ it. Imports no aws_cdk.
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from constructs_lib.addresses import SHARED
+from constructs_lib.addresses import API_CLIENTS, EKS_SERVICES, K3S_PODS
 from constructs_lib.ec2.node_rules import PORTS, STATE_GIB, control_plane_type, wrong_ports
 from constructs_lib.rules import KUBERNETES_VERSION, LogDays
 from paddle_aws.stacks.conditions import (
@@ -21,8 +22,6 @@ from paddle_aws.stacks.conditions import (
 )
 from paddle_aws.stacks.network_settings import (
     SshRanges,
-    private_range,
-    refuse_everybody,
     require_unique,
 )
 from paddle_aws.stacks.project import project_folder
@@ -144,12 +143,12 @@ class ControlPlane(Settings):
     """Kubernetes version; docs/aws.md explains an upgrade. Kind self-managed: the version of the
     lock file, which is also the default.
     """
-    service_cidr: Annotated[str, private_range(12, 24, "172.20.0.0/16")] | None = None
+    service_cidr: Annotated[str, apply_rule(partial(EKS_SERVICES, ""))] | None = None
     """Addresses of Kubernetes services: /12 to /24, outside the VPC; unset: 172.20.0.0/16
     (self-managed: 10.43.0.0/16).
     """
     public_access_from: Annotated[
-        list[str], refuse_everybody("the endpoint", "203.0.113.7/32"), NEW_CLUSTER, REACHED
+        list[str], apply_rule(partial(API_CLIENTS, "")), NEW_CLUSTER, REACHED
     ] = Field(default=[])
     """CIDRs that may reach the API endpoint from the internet; empty: it is private."""
     tunnel: Annotated[bool | None, PRIVATE] = None
@@ -177,9 +176,7 @@ class ControlPlane(Settings):
     """Use this cluster; docs/aws.md says what it must have."""
     distribution: Annotated[Distribution, SELF_MANAGED] = Distribution()
     """The files that the machines run."""
-    pod_cidr: Annotated[str, private_range(12, 22, "10.42.0.0/16", SHARED), SELF_MANAGED] = (
-        "10.42.0.0/16"
-    )
+    pod_cidr: Annotated[str, apply_rule(partial(K3S_PODS, "")), SELF_MANAGED] = "10.42.0.0/16"
     """Addresses of pods, /12 to /22, outside the VPC and the services; each machine
     takes a /24.
     """

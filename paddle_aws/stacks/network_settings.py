@@ -3,12 +3,13 @@
 import ipaddress
 import ssl
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, field_validator
 
 from constructs_lib import addresses
-from constructs_lib.addresses import SHARED, refuse_public_range
+from constructs_lib.addresses import SSH_CLIENTS, VPC_RANGE
 from constructs_lib.rules import LogDays, duplicates, nat_count
 from paddle_aws.stacks.conditions import NEW_VPC, NEW_ZONE, OURS, PUBLIC
 from paddle_aws.stacks.rule_settings import apply_rule, translate_violation
@@ -21,24 +22,6 @@ def ip_network(value: str) -> ipaddress.IPv4Network:
         return addresses.ip_network(value)
     except ValueError as error:
         raise Refused("", value, str(error)) from None
-
-
-def private_range(
-    widest: int, narrowest: int, example: str, *more: ipaddress.IPv4Network
-) -> AfterValidator:
-    """Returns a validator that raises Refused unless a range is of this width and either private or
-    within `more`.
-    """
-    return apply_rule(
-        lambda value: refuse_public_range("", value, widest, narrowest, example, *more)
-    )
-
-
-def refuse_everybody(what: str, example: str) -> AfterValidator:
-    """Returns a validator of IPv4 ranges that raises Refused if `what` would be open to
-    everybody.
-    """
-    return apply_rule(lambda ranges: addresses.refuse_everybody("", ranges, what, example))
 
 
 def check_certificates(value: str) -> str:
@@ -59,7 +42,7 @@ def require_unique(what: str, name: Callable[[Any], str] = str) -> AfterValidato
 
 
 ZoneNames = Annotated[list[str], require_unique("availability zone")]
-SshRanges = Annotated[list[str], Field(min_length=1), refuse_everybody("SSH", "10.0.0.0/16")]
+SshRanges = Annotated[list[str], Field(min_length=1), apply_rule(partial(SSH_CLIENTS, ""))]
 """CIDRs that may connect to port 22."""
 
 
@@ -113,7 +96,7 @@ class ExistingVpc(Settings):
 class Network(Settings):
     """The cluster's VPC."""
 
-    cidr: Annotated[str, private_range(16, 24, "10.0.0.0/16", SHARED), NEW_VPC] = "10.0.0.0/16"
+    cidr: Annotated[str, apply_rule(partial(VPC_RANGE, "")), NEW_VPC] = "10.0.0.0/16"
     """Address range of the VPC: /16 to /24, private."""
     # The subnets are numbered: another order must not move them.
     availability_zones: Annotated[ZoneNames, AfterValidator(sorted), NEW_VPC] = Field(
