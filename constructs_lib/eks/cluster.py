@@ -45,19 +45,6 @@ def _too_few_zones(subnets: ec2.SubnetSelection) -> Iterator[Violation]:
         yield Violation("vpc_subnets", f"in {len(zones)} availability zone", allowed)
 
 
-def _capacity(auto_mode_role: iam.IRole | None) -> dict[str, Any]:
-    """Returns what makes the nodes: EKS Auto Mode with this role, or node groups."""
-    kind = eks.DefaultCapacityType
-    return {
-        "default_capacity_type": kind.AUTOMODE if auto_mode_role else kind.NODEGROUP,
-        "default_capacity": None if auto_mode_role else 0,
-        # AWS's own pool for add-ons; it also makes EKS let the role's machines join.
-        "compute": eks.ComputeConfig(node_pools=["system"], node_role=auto_mode_role)
-        if auto_mode_role
-        else None,
-    }
-
-
 class ClusterOptions(TypedDict, total=False):
     """What `eks_v2.Cluster` takes and we do not decide; its documentation has the meanings."""
 
@@ -162,6 +149,15 @@ class TrainingCluster(eks.Cluster):
             log_days=(log_days_or_none, log_days),
         )
         refuse(path, [*_too_few_zones(subnets), *violations])
+        capacity: dict[str, Any] = {
+            "default_capacity_type": eks.DefaultCapacityType.NODEGROUP,
+            "default_capacity": 0,
+        }
+        if auto_mode_role:
+            # AWS's own pool for add-ons; it also makes EKS let the role's machines join.
+            pools = eks.ComputeConfig(node_pools=["system"], node_role=auto_mode_role)
+            automatic = eks.DefaultCapacityType.AUTOMODE
+            capacity = {"default_capacity_type": automatic, "compute": pools}
         endpoint = eks.EndpointAccess.PRIVATE
         if public_access_from:
             endpoint = eks.EndpointAccess.PUBLIC_AND_PRIVATE.only_from(*public_access_from)
@@ -177,7 +173,7 @@ class TrainingCluster(eks.Cluster):
             if options.get("ip_family") == eks.IpFamily.IP_V6
             else service_ipv4_cidr,
             "cluster_logging": list(eks.ClusterLoggingTypes) if log_days else None,
-            **_capacity(auto_mode_role),
+            **capacity,
             # The deployer is CloudFormation's role, not a person: cluster.yaml names the
             # administrators.
             "bootstrap_cluster_creator_admin_permissions": False,
@@ -229,14 +225,8 @@ class TrainingCluster(eks.Cluster):
 
     def _add_nodeless_addons(self, versions: Mapping[str, str]) -> None:
         for name in NODELESS_ADDONS:
-            ClusterAddon(
-                self,
-                name,
-                cluster=self,
-                addon_name=name,
-                version=versions.get(name),
-                configuration={"enableNetworkPolicy": "true"} if name == "vpc-cni" else None,
-            )
+            settings = {"enableNetworkPolicy": "true"} if name == "vpc-cni" else None
+            self.add_addon(name, version=versions.get(name), configuration=settings)
 
     def _acknowledge_warnings(self) -> None:
         """Acknowledges warnings of the CDK, with the reasons."""

@@ -55,26 +55,20 @@ class ClusterFirewall(Construct):
             self.control_plane.add_ingress_rule(ec2.Peer.ipv4(cidr), API, "Kubernetes API")
         for cidr in ssh_from:
             self.control_plane.add_ingress_rule(ec2.Peer.ipv4(cidr), ec2.Port.tcp(22), "SSH")
-        both = (self.control_plane, self.nodes)
-        rules = [(self.nodes, self.control_plane, API, "Kubernetes API")]
+        control, nodes = self.control_plane, self.nodes
+        rules = [(nodes, control, API, "Kubernetes API")]
         # The control plane is one machine, so it needs no rule for traffic with itself.
-        pairs = [
-            (source, target)
-            for source in both
-            for target in both
-            if (source, target) != (both[0], both[0])
-        ]
+        pairs = [(control, nodes), (nodes, control), (nodes, nodes)]
         rules += [(source, target, KUBELET, "kubelet: logs, metrics") for source, target in pairs]
         rules += [(source, target, POD_NETWORK, "pod network, VXLAN") for source, target in pairs]
         for ports in host_ports:
             first, _, last = ports.partition("-")
             opened = ec2.Port.tcp_range(int(first), int(last or first))
-            rules.append((self.nodes, self.nodes, opened, "host ports of jobs"))
+            rules.append((nodes, nodes, opened, "host ports of jobs"))
         for source, target, port, meaning in rules:
             target.add_ingress_rule(source, port, meaning)
             source.add_egress_rule(target, port, meaning)
-        for group in both:
-            group.add_egress_rule(ec2.Peer.any_ipv4(), HTTPS, "AWS, image registries, data")
-        self.nodes.add_egress_rule(
-            ec2.Peer.any_ipv4(), ec2.Port.tcp(80), "training data from http addresses"
-        )
+        anybody = ec2.Peer.any_ipv4()
+        for group in (control, nodes):
+            group.add_egress_rule(anybody, HTTPS, "AWS, image registries, data")
+        nodes.add_egress_rule(anybody, ec2.Port.tcp(80), "training data from http addresses")

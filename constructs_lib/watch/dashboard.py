@@ -207,9 +207,6 @@ class ClusterDashboard(Construct):
         self.alarms.append(alarm)
 
 
-_Notification = budgets.CfnBudget.NotificationWithSubscribersProperty
-
-
 class MonthlyBudget(Construct):
     """An AWS budget that sends e-mails at 80 and 100 per cent spent, and when the forecast exceeds
     it.
@@ -244,31 +241,31 @@ class MonthlyBudget(Construct):
         super().__init__(scope, id)
         violations = [*check(usd=(USD, usd)), *_wrong_emails(emails)]
         refuse(self.node.path, violations)
-        key, value = tag
-        subscribers = [
-            budgets.CfnBudget.SubscriberProperty(subscription_type="EMAIL", address=email)
-            for email in emails
+        (key, value), kind = tag, budgets.CfnBudget
+        people = [
+            kind.SubscriberProperty(subscription_type="EMAIL", address=email) for email in emails
         ]
-        self.resource = budgets.CfnBudget(
+        alarms = [
+            kind.NotificationProperty(
+                notification_type=of,
+                comparison_operator="GREATER_THAN",
+                threshold=share,
+                threshold_type="PERCENTAGE",
+            )
+            for of, share in (("ACTUAL", 80), ("ACTUAL", 100), ("FORECASTED", 100))
+        ]
+        self.resource = kind(
             self,
             "Resource",
-            budget=budgets.CfnBudget.BudgetDataProperty(
+            budget=kind.BudgetDataProperty(
                 budget_name=budget_name,
                 budget_type="COST",
                 time_unit="MONTHLY",
-                budget_limit=budgets.CfnBudget.SpendProperty(amount=usd, unit="USD"),
+                budget_limit=kind.SpendProperty(amount=usd, unit="USD"),
                 cost_filters={"TagKeyValue": [f"user:{key}${value}"]},
             ),
             notifications_with_subscribers=[
-                _Notification(
-                    notification=budgets.CfnBudget.NotificationProperty(
-                        notification_type=kind,
-                        comparison_operator="GREATER_THAN",
-                        threshold=share,
-                        threshold_type="PERCENTAGE",
-                    ),
-                    subscribers=subscribers,
-                )
-                for kind, share in (("ACTUAL", 80), ("ACTUAL", 100), ("FORECASTED", 100))
+                kind.NotificationWithSubscribersProperty(notification=alarm, subscribers=people)
+                for alarm in alarms
             ],
         )
