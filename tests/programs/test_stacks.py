@@ -9,23 +9,16 @@ configurations are small, made here, and without random changes of the data, whi
 import hashlib
 import os
 import re
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
-from k8s_charts.spec import TrainingJob
-from paddle_aws.operations.images import interpreter
-
 sys.path.insert(0, str(Path(__file__).parent))
 from rehearsed import Rehearsal
+from stack_jobs import HERE, STACKS, lay
 
-HERE = Path(__file__).parent
-CLONES = Path(os.environ.get("PROGRAMS", "")).absolute()
-STACKS = yaml.safe_load((HERE / "stacks.yaml").read_text())
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif("PROGRAMS" not in os.environ, reason="make test-programs runs these"),
@@ -33,25 +26,8 @@ pytestmark = [
 
 
 def start(name: str, place: Path) -> Rehearsal:
-    stack = STACKS[name]
-    shutil.copytree(HERE / name, place)
-    if "clone" in stack:
-        if not (clone := CLONES / stack["clone"]).is_dir():
-            pytest.skip(f"{clone} is not there")
-        git = ["git", "-C", clone, "rev-parse", "HEAD"]
-        commit = subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
-        if commit != stack["commit"]:
-            print(f"{clone} is at {commit}: {stack['commit']} was tried")
-        (place / stack["clone"]).symlink_to(clone)
-    if (place / "make_data.py").exists():
-        job = TrainingJob.load(place / "job.yaml")
-        data = place / "data"
-        data.mkdir()
-        shutil.copy(place / "config.yaml", data)
-        python = interpreter.folder(job) / "python"
-        subprocess.run([python, place / "make_data.py", data], check=True, timeout=300)
-        shutil.make_archive(str(data), "tar", data)
-    return Rehearsal(place, name.replace("_", "-"), stack["process"])
+    lay(name, place)
+    return Rehearsal(place, name.replace("_", "-"), STACKS[name]["process"])
 
 
 def result(name: str, run: Rehearsal) -> tuple[list[list[str]], str]:
