@@ -13,7 +13,6 @@ import xxhash
 from job_folder import Job, lines_file, table, tar
 from paddle_node import retry
 from paddle_node.failure import Failure
-from paddle_node.local_disk import LocalDisk
 from paddle_node.staging import preparation
 from paddle_node.staging.shard_copy import stage
 from paddle_node.volume import data_manifest, durable
@@ -28,14 +27,14 @@ def split_job(job: Job, source: Path) -> Job:
 PART = "part-00000-00000"
 
 
-def refused(job: Job, code: int = 65, local: LocalDisk | None = None) -> str:
+def refused(job: Job, code: int = 65, local: Path | None = None, room: int | None = None) -> str:
     with pytest.raises(Failure) as caught:
-        stage(job.folder, 1, 3, local=local)
+        stage(job.folder, 1, 3, local=local, room=room)
     assert caught.value.code == code
     return caught.value.sentence
 
 
-def staged(job: Job, local: LocalDisk, trainer: int = 1) -> tuple[Path, str]:
+def staged(job: Job, local: Path, trainer: int = 1) -> tuple[Path, str]:
     """Stages the shard. Returns the folder that the trainer reads, and the messages about it."""
     messages: list[str] = []
     return stage(job.folder, trainer, 3, messages.append, local), "; ".join(messages)
@@ -83,7 +82,7 @@ def test_damage_is_named_before_any_training(
 ) -> None:
     part, manifest = part_of(split_job), split_job.folder.data_manifest
     DAMAGES[sentence](part, manifest)
-    local = LocalDisk(tmp_path / "local") if copied else None
+    local = tmp_path / "local" if copied else None
     assert refused(split_job, local=local).startswith(sentence.format(part=part, manifest=manifest))
     assert not list((tmp_path / "local").rglob("part*"))
 
@@ -142,7 +141,7 @@ def test_a_volume_filled_by_hand_works_with_a_warning(
     assert messages == [
         f"warning: {job.folder.data_manifest} is missing, so {folder} is read unchecked"
     ]
-    local = stage(job.folder, 0, 3, messages.append, LocalDisk(tmp_path / "local"))
+    local = stage(job.folder, 0, 3, messages.append, tmp_path / "local")
     assert (local / "train.txt").read_text() == "1\n"
     assert refused(job).startswith(
         f"trainer 1 has no data: {job.folder.data_manifest} is missing, and neither "
@@ -160,7 +159,7 @@ def test_names_as_long_as_a_file_system_takes_reach_the_trainer_and_longer_ones_
     long = ("b" * 300 + "1.txt", "b" * 300 + "2.txt", "/".join(["deep" * 50] * 15) + "/x.txt")
     (source / "more.tar").write_bytes(tar([(name, name.encode()) for name in long]))
     job.split(source, 1, DATA_FORMAT="files")
-    local = stage(job.folder, 0, 1, local=LocalDisk(tmp_path / "local"))
+    local = stage(job.folder, 0, 1, local=tmp_path / "local")
     contents = {
         path.relative_to(local).as_posix(): path.read_text()
         for path in local.rglob("*")
@@ -175,7 +174,7 @@ def test_of_a_copy_what_is_there_and_good_is_kept_and_the_rest_made_anew(
     job: Job, tmp_path: Path, small_pieces: None
 ) -> None:
     job.split(lines_file(tmp_path / "in.txt", 60))
-    local, message = staged(job, LocalDisk(tmp_path / "local"), 0)
+    local, message = staged(job, tmp_path / "local", 0)
     parts = sorted(local.iterdir())
     assert (
         message == f"copied {len(parts)} of {len(parts)} files of {job.folder.shard(0)} to {local}"
@@ -185,9 +184,7 @@ def test_of_a_copy_what_is_there_and_good_is_kept_and_the_rest_made_anew(
     parts[1].write_bytes(b"half")
     parts[2].unlink()
     (local / "of-another-job").write_text("x")
-    assert staged(job, LocalDisk(tmp_path / "local"), 0)[1].startswith(
-        f"copied 2 of {len(parts)} files of "
-    )
+    assert staged(job, tmp_path / "local", 0)[1].startswith(f"copied 2 of {len(parts)} files of ")
     assert parts[0].stat().st_mtime_ns == kept
     assert b"".join(path.read_bytes() for path in sorted(local.iterdir())) == job.shard(0)
 
@@ -205,10 +202,10 @@ def test_a_local_disk_that_is_too_small(
         f"the shard cannot be copied to {small}: No space left on device; give the pod more "
         "local storage, or set "
     )
-    assert refused(job, 74, local=LocalDisk(small)).startswith(sentence)
+    assert refused(job, 74, local=small).startswith(sentence)
     assert not list(small.rglob("*.tmp"))
     # Kubernetes would evict a pod that exceeds its scratch limit.
-    sentence = refused(job, 74, local=LocalDisk(tmp_path / "other", room=20))
+    sentence = refused(job, 74, local=tmp_path / "other", room=20)
     assert sentence.startswith(
         "the shard has 466669 bytes and PADDLE_NODE_STAGE_ROOM is 20: give the pod more"
     )
@@ -274,10 +271,10 @@ def test_of_an_io_error_the_sentence_names_the_disk_that_had_it(
     local, part = tmp_path / "local", part_of(split_job)
     failing(lambda path: path == part)
     with pytest.raises(OSError, match=f"Input/output error: '{part}'"):
-        stage(split_job.folder, 1, 3, local=LocalDisk(local))
+        stage(split_job.folder, 1, 3, local=local)
     failing(lambda path: path.is_relative_to(local))
     sentence = f"the shard cannot be copied to {local}: Input/output error; set data.stage to never"
-    assert refused(split_job, 1, local=LocalDisk(local)) == sentence
+    assert refused(split_job, 1, local=local) == sentence
 
 
 def test_trainers_wait_for_the_manifest_of_their_own_data_job(

@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 
 import pytest
-from paddle_node.environment import Reader
 from paddle_node.requirements import build, install
 
 from tests.image.test_program_packages import wheel
@@ -185,5 +184,5 @@ def test_compiling_an_environment_is_never_silent(
     monkeypatch.setattr(build.compileall, "compile_dir", lambda *a, **more: time.sleep(0.5))
     said: list[str] = []
     python = tmp_path / "bin" / "python"
-    build.install_chosen([], python, tmp_path, Reader({}), {}, said.append)
+    build.Installer(tmp_path, {}, said.append).install([], python)
     assert said and {*said} <= {f"{second} s: compiling" for second in range(60)}

@@ -21,7 +21,6 @@ from typing import Any, Self
 from paddle_node import command_line, contract
 from paddle_node.contract import EXIT_CODE, Bounds, Variable, Way
 from paddle_node.failure import BadSetting
-from paddle_node.local_disk import LocalDisk
 from paddle_node.volume.job_folder import JobFolder
 from paddle_node.volume.passes import Identity
 
@@ -29,6 +28,15 @@ DISCOVERIES = ("index", "pod-list")
 DEFAULT_RUNTIME = "fleet-ps"
 RESUME_FROM = ("same", "any")
 CHECKPOINTS = ("volume", "local")
+_REQUIRED = {
+    Variable.JOB_NAME: "the job's name, which is its folder on the volume",
+    Variable.TRAIN_CONFIG_DIR: "the program's folder below the job's folder, such as quick_start",
+    Variable.TRAINERS: "the number of trainers, equal to the Job's parallelism and completions",
+    Variable.OUT_DIR: "it names the job's folder on the volume, /home/jobpath/<job name>",
+    Variable.SPLIT_COUNT: "the number of shards",
+    Variable.COMPLETION_INDEX: "an Indexed Job sets it; in a Job without indexes set "
+    f"{Variable.DISCOVERY}=pod-list",
+}
 
 
 class Reader:
@@ -46,7 +54,7 @@ class Reader:
         if value:
             return value
         if default is None:
-            raise BadSetting(f"{variable} is missing: {_describe(variable)}")
+            raise BadSetting(f"{variable} is missing: {_REQUIRED.get(variable, 'it is needed')}")
         return default
 
     def choice(self, variable: Variable, allowed: tuple[str, ...]) -> str:
@@ -129,6 +137,16 @@ class Reader:
 
     def seconds(self, variable: Variable) -> float:
         return self.number(variable, "a number of seconds above 0 is needed")
+
+    def optional(
+        self, variable: Variable, how: Callable[..., Any], missing: float | None = None
+    ) -> Any:
+        """Returns what `how` reads, or `missing` if the variable is missing or empty."""
+        return how(self, variable) if self.text(variable, "") else missing
+
+    def place(self, variable: Variable, default: str | None = None) -> Path:
+        """Returns where a container's absolute path leads on this machine."""
+        return contract.path(self.absolute(variable, default), self._environ)
 
     def address(self, variable: Variable) -> str:
         value = self.text(variable, "")
@@ -237,16 +255,18 @@ class PodEnvironment:
     environment: str = setting(Reader.digest, Variable.ENVIRONMENT)
     python: str = sys.executable
     """Which Python runs the program: the image's, or that of the environment."""
-    local_disk: LocalDisk | None
-    room: int | None
-    """Bytes that the pod's scratch may take; None: what the disk has."""
+    stage_to: Path | None
+    room: int | None = setting(Reader.optional, Variable.STAGE_ROOM, Reader.integer)
+    """Bytes that the pod's scratch may take: above it, Kubernetes evicts the pod even if the disk
+    has space. None: what the disk has.
+    """
     checkpoints: str = setting(Reader.choice, Variable.CHECKPOINTS, CHECKPOINTS)
     data_job: str = setting(Reader.text, Variable.DATA_JOB, "")
     trainers: int = setting(Reader.integer, Variable.TRAINERS)
     threads: int = setting(Reader.integer, Variable.THREADS)
     passes: int = setting(Reader.integer, Variable.PASSES)
     keep_passes: int = setting(Reader.integer, Variable.KEEP_PASSES)
-    checkpoint: float  # inf: none
+    checkpoint: float = setting(Reader.optional, Variable.CHECKPOINT, Reader.seconds, math.inf)
     resume_from: str = setting(Reader.choice, Variable.RESUME_FROM, RESUME_FROM)
     attempts: int = setting(Reader.integer, Variable.ATTEMPTS)
     seed: int = setting(Reader.integer, Variable.SEED)
@@ -364,21 +384,14 @@ def parse(environ: Mapping[str, str] = os.environ, arguments: Sequence[str] = ()
     """
     read = Reader(environ)
     settings = read_settings(PodEnvironment, read)
-    root = (
-        contract.path(read.absolute(Variable.JOB_PATH, contract.VOLUME_MOUNT), environ)
-        / settings["job_name"]
-    )
+    root = read.place(Variable.JOB_PATH, contract.VOLUME_MOUNT) / settings["job_name"]
     worker = WorkerEnvironment.read(environ)
     folder = JobFolder(root, root / worker.manifest if worker.manifest else None)
     pod = PodEnvironment(
         **settings,
         folder=folder,
         program=folder.program(settings["train_config_dir"]),
-        local_disk=_local_disk(read, environ),
-        room=_room(read),
-        checkpoint=read.seconds(Variable.CHECKPOINT)
-        if read.text(Variable.CHECKPOINT, "")
-        else math.inf,
+        stage_to=read.optional(Variable.STAGE_TO, Reader.place),
         command=UserCommand(**read_settings(UserCommand, read)),
         index=read.integer(Variable.COMPLETION_INDEX) if settings["discovery"] == "index" else None,
         job_object=read.text(Variable.JOB_OBJECT, settings["job_name"]),
@@ -448,26 +461,3 @@ def _check(pod: PodEnvironment) -> None:
 def _refuse(wrong: object, sentence: str) -> None:
     if wrong:
         raise BadSetting(sentence)
-
-
-def _local_disk(read: Reader, environ: Mapping[str, str]) -> LocalDisk | None:
-    if not (folder := read.absolute(Variable.STAGE_TO, "")):
-        return None
-    return LocalDisk(contract.path(folder, environ), _room(read))
-
-
-def _room(read: Reader) -> int | None:
-    return read.integer(Variable.STAGE_ROOM) if read.text(Variable.STAGE_ROOM, "") else None
-
-
-def _describe(variable: Variable) -> str:
-    return {
-        Variable.JOB_NAME: "the job's name, which is its folder on the volume",
-        Variable.TRAIN_CONFIG_DIR: "the program's folder below the job's folder, such as "
-        "quick_start",
-        Variable.TRAINERS: "the number of trainers, equal to the Job's parallelism and completions",
-        Variable.OUT_DIR: "it names the job's folder on the volume, /home/jobpath/<job name>",
-        Variable.SPLIT_COUNT: "the number of shards",
-        Variable.COMPLETION_INDEX: "an Indexed Job sets it; in a Job without indexes set "
-        f"{Variable.DISCOVERY}=pod-list",
-    }.get(variable, "it is needed")

@@ -20,10 +20,9 @@ from types import FrameType
 
 from paddle_node import contract
 from paddle_node.contract import ExitCode
-from paddle_node.data import commit, inputs, parts
+from paddle_node.data import commit, inputs, parts, slice_writer
 from paddle_node.data.deal import HELD_OUT
 from paddle_node.data.settings import FORMATS, SplitSettings, refuse_own
-from paddle_node.data.slice_writer import SliceWriter
 from paddle_node.data.sources import registry
 from paddle_node.data.sources.local_source import LocalSource
 from paddle_node.data.sources.source import Object, Source, summary
@@ -33,7 +32,7 @@ from paddle_node.requirements import archive
 from paddle_node.retry import disk_full, retry
 from paddle_node.staging import program_archive, program_copy, shard_copy
 from paddle_node.volume import data_manifest, durable
-from paddle_node.volume.data_manifest import DataManifest, Input, Shard
+from paddle_node.volume.data_manifest import DataManifest, Input, Shard, SourceSummary
 from paddle_node.volume.job_folder import JobFolder
 
 
@@ -170,38 +169,16 @@ def _share(
         shared=folder.root.relative_to(shared.parents[1]).as_posix(),
         inputs=intended.inputs,
     )
-    # A pod that joins a run later finds the split's own manifest, whatever the job's newest one
-    # says by then.
-    for place in (
-        settings.folder.splits / content.split / commit.MANIFEST,
-        settings.folder.data_manifest,
-    ):
-        durable.write(place, content.as_json())
+    _write(settings.folder, content.split, content)
     commit.sweep(settings.folder, content.split)
     return content
 
 
 def _describe_no_data(settings: SplitSettings, brought: tuple[Input, ...]) -> DataManifest:
     """Creates a manifest of empty shards, because the program makes or fetches its own data."""
-    manifest = DataManifest(
-        source=data_manifest.SourceSummary("", 0, "none"),
-        format="none",
-        seed=None,
-        hold_out=0.0,
-        shards=tuple(Shard(index, ()) for index in range(settings.shards)),
-        held_out=(),
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-        records=0,
-        job=settings.job,
-        inputs=brought,
-    )
-    for place in (
-        settings.folder.splits / settings.run / commit.MANIFEST,
-        settings.folder.data_manifest,
-    ):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        durable.write(place, manifest.as_json())
-    return manifest
+    manifest = _empty(settings, SourceSummary("", 0, "none"), "none")
+    manifest = replace(manifest, seed=None, hold_out=0.0, inputs=brought)
+    return _write(settings.folder, settings.run, manifest)
 
 
 def _verify(folder: JobFolder, manifest: DataManifest) -> None:
@@ -243,8 +220,13 @@ def _plan(settings: SplitSettings, source: Source, objects: Sequence[Object]) ->
         form = f"{form}@{program_copy.digest(settings.reader_folder)[:16]}"
     elif settings.header:
         form = f"{form} behind a header"
+    return _empty(settings, summary(source, objects), form)
+
+
+def _empty(settings: SplitSettings, source: SourceSummary, form: str) -> DataManifest:
+    """Returns the manifest of a split without files."""
     return DataManifest(
-        source=summary(source, objects),
+        source=source,
         format=form,
         seed=settings.seed,
         hold_out=settings.hold_out,
@@ -254,6 +236,15 @@ def _plan(settings: SplitSettings, source: Source, objects: Sequence[Object]) ->
         records=0,
         job=settings.job,
     )
+
+
+def _write(folder: JobFolder, split: str, manifest: DataManifest) -> DataManifest:
+    """Makes the manifest the job's. A pod that joins a run later finds the split's own, whatever
+    the job's newest one says by then.
+    """
+    for place in (folder.splits / split / commit.MANIFEST, folder.data_manifest):
+        durable.write(place, manifest.as_json())
+    return manifest
 
 
 def _complete(settings: SplitSettings, intended: DataManifest) -> tuple[DataManifest | None, bool]:
@@ -297,7 +288,7 @@ def _split(
         folder.mkdir()
         try:
             started = time.monotonic()
-            files = SliceWriter(settings, source, objects, folder, _say).write()
+            files = slice_writer.write(settings, source, objects, folder, _say)
             shards = tuple(
                 Shard(index, tuple(files[str(index)])) for index in range(settings.shards)
             )

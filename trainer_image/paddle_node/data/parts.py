@@ -36,11 +36,13 @@ def open_at_once(bytes_each: int, shards: int) -> int:
 
 
 class PartFile:
-    """One file. `done` closes it and returns its manifest entry."""
+    """One file in the folder of an index. `done` closes it and returns its manifest entry."""
 
-    def __init__(self, path: Path, name: str) -> None:
+    def __init__(self, root: Path, name: str) -> None:
         self.bytes = 0
-        self._path, self._name = path, name
+        self._path = path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._name = f"splits/{root.parent.name}/{root.name}/{name}"
         self._records = 0
         self._handed_on = 0
         self._hash = xxhash.xxh3_128()
@@ -82,15 +84,12 @@ Files = dict[str, list[DataFile]]
 class Streams:
     """The open files of an index: up to `many` in each of `folders`."""
 
-    def __init__(
-        self, root: Path, below: str, folders: Sequence[str], many: int, index: int
-    ) -> None:
-        """`below` is the name of `root` in the manifest."""
+    def __init__(self, root: Path, folders: Sequence[str], many: int, index: int) -> None:
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         self.many = many
         self.written = 0
-        self._root, self._below, self._index = root, below, index
+        self._root, self._index = root, index
         self._open: dict[tuple[str, int], PartFile] = {}
         self._waiting: dict[tuple[str, int], list[tuple[bytes, int]]] = {}
         self._size = 0
@@ -137,9 +136,7 @@ class Streams:
         # Without a seed, the files of a shard keep the source's order when sorted by name.
         name = f"{folder}/part-{self._index:05d}-{self._numbers[folder]:05d}"
         self._numbers[folder] += 1
-        path = self._root / name
-        path.parent.mkdir(exist_ok=True)
-        return PartFile(path, f"{self._below}/{name}")
+        return PartFile(self._root, name)
 
 
 def sync_folders(root: Path) -> None:

@@ -1,6 +1,5 @@
 """Writes one index's slice of the source as the files of the shards."""
 
-import itertools
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,79 +15,54 @@ REPORT_INTERVAL = 1.0
 """Seconds between two lines about the progress."""
 
 
-class SliceWriter:
-    """Writes a slice once, to an empty folder."""
+def write(
+    settings: SplitSettings,
+    source: Source,
+    objects: Sequence[Object],
+    folder: Path,
+    say: Callable[[str], None],
+) -> Files:
+    """Writes the slice to an empty folder; `objects`: those of the whole source. Returns the files,
+    by shard. Raises `Failure`, OSError.
+    """
 
-    def __init__(
-        self,
-        settings: SplitSettings,
-        source: Source,
-        objects: Sequence[Object],
-        folder: Path,
-        say: Callable[[str], None],
-    ) -> None:
-        """`objects`: those of the whole source."""
-        self._settings, self._source, self._folder, self._say = settings, source, folder, say
-        self._several = len(objects) > 1
-        self._pieces = cut(list(map(Piece, objects)), settings.pods, self._cuttable)[settings.index]
-        self._bytes = sum(piece.bytes for piece in self._pieces)
-        self._prefix = f"splits/{folder.parent.name}/{folder.name}"
-        """The folder's name in the manifest."""
-        self._reader: records.RecordReader | None = None
-        self._reported = time.monotonic()
+    def is_cuttable(thing: Object) -> bool:
+        return settings.format == "lines" and unpack.is_cuttable(source, thing)
 
-    def write(self) -> Files:
-        """Returns the files, by shard. Raises `Failure`, OSError."""
-        if self._settings.format == "files":
-            files = whole_files.write(
-                self._settings,
-                self._source,
-                self._pieces,
-                self._folder,
-                self._prefix,
-                self._several,
-                self._report,
+    pieces = cut(list(map(Piece, objects)), settings.pods, is_cuttable)[settings.index]
+    size = sum(piece.bytes for piece in pieces)
+    reported = time.monotonic()
+
+    def report(written: int) -> None:
+        nonlocal reported
+        if time.monotonic() - reported >= REPORT_INTERVAL:
+            reported = time.monotonic()
+            of = f" of {size / 1e6:,.0f}" if size else ""
+            say(f"splitting {source.uri}: {written / 1e6:,.0f} MB{of}")
+
+    if settings.format == "files":
+        files = whole_files.write(settings, source, pieces, folder, len(objects) > 1, report)
+        names = (file.name.split("/", 4)[-1] for shard in files.values() for file in shard)
+        if (name := next(filter(doubts.is_odd, names), None)) is not None:
+            say(
+                f"warning: the name {name!a} is not UTF-8, so the program meets bytes that "
+                "it cannot print: pack the files with names in UTF-8"
             )
-            names = (file.name.split("/", 4)[-1] for folder in files.values() for file in folder)
-            for name in itertools.islice(filter(doubts.is_odd, names), 1):
-                self._say(
-                    f"warning: the name {name!a} is not UTF-8, so the program meets bytes that "
-                    "it cannot print: pack the files with names in UTF-8"
-                )
-            return files
-        if self._settings.format not in FORMATS:
-            folder = self._settings.reader_folder
-            self._reader = records.load_reader(self._settings.format, folder)
-        settings = self._settings
-        shard_bytes = self._bytes // settings.shards
-        at_once = (
-            parts.open_at_once(shard_bytes, settings.shards) if settings.seed is not None else 1
-        )
-        streams = parts.Streams(
-            self._folder,
-            self._prefix,
-            [*map(str, range(settings.shards)), HELD_OUT],
-            at_once,
-            settings.index,
-        )
-        deal = Deal(streams, settings.shards, settings.hold_out, settings.own_seed, settings.first)
-        for batch in records.batches(
-            self._source, self._pieces, settings.format, self._reader, bool(settings.header)
-        ):
-            if not (deal.taken or settings.index) and settings.format == "lines":
-                for doubt in doubts.find_doubts(batch, self._pieces[0].thing.name):
-                    self._say(f"warning: {doubt}")
-            deal.take(batch)
-            self._report(streams.written)
-        share, taken = settings.hold_out, deal.taken
-        deal.finish(max(1, round(taken * share)) if share and taken > 1 else 0)
-        return streams.close()
-
-    def _cuttable(self, thing: Object) -> bool:
-        return self._settings.format == "lines" and unpack.is_cuttable(self._source, thing)
-
-    def _report(self, written: int) -> None:
-        if time.monotonic() - self._reported >= REPORT_INTERVAL:
-            self._reported = time.monotonic()
-            of = f" of {self._bytes / 1e6:,.0f}" if self._bytes else ""
-            self._say(f"splitting {self._source.uri}: {written / 1e6:,.0f} MB{of}")
+        return files
+    reader = None
+    if settings.format not in FORMATS:
+        reader = records.load_reader(settings.format, settings.reader_folder)
+    shards = settings.shards
+    at_once = parts.open_at_once(size // shards, shards) if settings.seed is not None else 1
+    folders = [*map(str, range(shards)), HELD_OUT]
+    streams = parts.Streams(folder, folders, at_once, settings.index)
+    deal = Deal(streams, shards, settings.hold_out, settings.own_seed, settings.first)
+    for batch in records.batches(source, pieces, settings.format, reader, bool(settings.header)):
+        if not (deal.taken or settings.index) and settings.format == "lines":
+            for doubt in doubts.find_doubts(batch, pieces[0].thing.name):
+                say(f"warning: {doubt}")
+        deal.take(batch)
+        report(streams.written)
+    share, taken = settings.hold_out, deal.taken
+    deal.finish(max(1, round(taken * share)) if share and taken > 1 else 0)
+    return streams.close()

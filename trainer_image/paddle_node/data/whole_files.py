@@ -35,7 +35,6 @@ def write(
     source: Source,
     pieces: Iterable[Piece],
     root: Path,
-    called: str,
     several: bool,
     advance: Callable[[int], None],
 ) -> Files:
@@ -67,10 +66,7 @@ def write(
                     if len(os.fsencode(name)) <= LONGEST_PATH
                     else [name.replace("/", "_")]
                 )
-                short = "/".join((folder, *map(_shorten, parts)))
-                path = root / short
-                path.parent.mkdir(parents=True, exist_ok=True)
-                part = PartFile(path, f"{called}/{short}")
+                part = PartFile(root, "/".join((folder, *map(_shorten, parts))))
                 while block := content.read(BLOCK):
                     part.write(block, 0)
                     written += len(block)

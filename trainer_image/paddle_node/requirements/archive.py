@@ -296,7 +296,7 @@ def folder(environ: Mapping[str, str]) -> Path:
     BadSetting.
     """
     read = Reader(environ)
-    volume = contract.path(read.absolute(Variable.JOB_PATH, contract.VOLUME_MOUNT), environ)
+    volume = read.place(Variable.JOB_PATH, contract.VOLUME_MOUNT)
     return volume / contract.ENVIRONMENTS / read.digest(Variable.ENVIRONMENT)
 
 

@@ -17,7 +17,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -65,13 +65,11 @@ def bake(requirements: str) -> int:
     """Installs the packages of a file into this Python's own environment, as the build of an image
     does. Returns the exit code; if it is not 0, the last line on stderr is one sentence.
     """
-    with tempfile.TemporaryDirectory() as name:
-        scratch, read = Path(name), Reader(os.environ)
+    with tempfile.TemporaryDirectory() as scratch:
         try:
-            chosen = resolve(
-                Path(requirements).read_text().split("\n"), scratch, read, os.environ, _say
-            )
-            install_chosen(chosen, Path(sys.executable), scratch, read, os.environ, _say)
+            installer = Installer(Path(scratch), os.environ, _say)
+            chosen = installer.resolve(Path(requirements).read_text().split("\n"))
+            installer.install(chosen, Path(sys.executable))
             return ExitCode.DONE
         except Failure as failure:
             print(f"environment: {failure.sentence}", file=sys.stderr, flush=True)
@@ -88,8 +86,7 @@ def _say(text: str) -> None:
 
 def build(environ: Mapping[str, str], say: Callable[[str], None]) -> None:
     """Builds the environment unless it is there. Raises Failure, OSError."""
-    read, began = Reader(environ), time.monotonic()
-    target = archive.folder(environ)
+    began, target = time.monotonic(), archive.folder(environ)
     retry(lambda: refusals.remove(target, environ), say)
     _, there = retry(lambda: archive.find(target), say)
     if there is not None:
@@ -97,7 +94,7 @@ def build(environ: Mapping[str, str], say: Callable[[str], None]) -> None:
         return
     place = contract.path(contract.ENVIRONMENT, environ)
     place.parent.mkdir(parents=True, exist_ok=True)
-    files, packages = _install(place, read, environ, say)
+    files, packages = _install(place, environ, say)
     say(f"packing {len(files)} files")
     with install.reports(say, lambda: "packing"):
         record = archive.add(target, place, files, packages)
@@ -113,16 +110,24 @@ def _files(place: Path) -> set[Path]:
 
 
 def _install(
-    place: Path, read: Reader, environ: Mapping[str, str], say: Callable[[str], None]
+    place: Path, environ: Mapping[str, str], say: Callable[[str], None]
 ) -> tuple[list[str], list[str]]:
     """Installs the requirements in an empty environment, within the limits of the image's Paddle,
     which stays as it is. Returns the files and the packages that were added.
     """
-    chosen = resolve(_requirements(environ), place.parent, read, environ, say)
+    file = contract.path(contract.REQUIREMENTS, environ)
+    try:
+        requirements = file.read_text().splitlines()
+    except FileNotFoundError:
+        raise BadSetting(
+            f"{file} does not exist: mount the ConfigMap with the requirements there"
+        ) from None
+    installer = Installer(place.parent, environ, say)
+    chosen = installer.resolve(requirements)
     archive.make(place)
     before = _files(place)
     links = {file: file.readlink() for file in before if file.is_symlink()}
-    install_chosen(chosen, place / "bin" / "python", place.parent, read, environ, say)
+    installer.install(chosen, place / "bin" / "python")
     for file, target in links.items():
         if not file.is_symlink() or file.readlink() != target:
             raise BadSetting(
@@ -137,101 +142,132 @@ def _install(
     )
 
 
-def resolve(
-    requirements: Sequence[str],
-    scratch: Path,
-    read: Reader,
-    environ: Mapping[str, str],
-    say: Callable[[str], None],
-) -> list[str]:
-    """Returns the requirements of what the image lacks, each with its version or address, and its
-    hashes if there are any. Nothing is installed yet. Raises Failure.
-    """
-    hashed = any("--hash=" in line for line in requirements)
-    paddle = _paddle()
-    lines = scratch / "requirements.txt"
-    # With Paddle among them, its own requirements count, too; a file with hashes is complete.
-    lines.write_text("\n".join([*([] if hashed or not paddle else [paddle]), *requirements]) + "\n")
-    words: list[str | Path] = [
-        "install",
-        "--dry-run",
-        "--output-format",
-        "json",
-        "--requirements",
-        lines,
-    ]
-    # uv sees no packages of an environment below another one: it is asked about the image's own.
-    words += ["--break-system-packages", "--python", _image_python()]
-    for limits in _limits(environ, contract.CONSTRAINTS):
-        words += ["--constraints", limits]
-    if hashed:
-        words += ["--require-hashes"]
+class Installer:
+    """Runs uv beside the image's Paddle, with its files in `scratch`."""
 
-    def choose(*more: str) -> dict[str, str]:
-        answer = json.loads(_run([*words, *more], scratch, read, environ, paddle, say))
-        changes = [change for change in answer["changes"] if change["action"] != "uninstalled"]
-        return {_normal(change["name"]): change["version"] for change in changes}
+    def __init__(
+        self, scratch: Path, environ: Mapping[str, str], say: Callable[[str], None]
+    ) -> None:
+        self._scratch, self._environ, self._say = scratch, environ, say
+        self._paddle = _find_paddle()
+        self._constraints = self._limits(contract.CONSTRAINTS)
 
-    chosen = choose()
-    if limits := _missing_limits(chosen, environ):
-        chosen = choose("--constraints", limits)
-    lines.unlink()
-    given = {_normal(line): line for line in requirements}
-    return [
-        given[name]
-        if hashed or "@" in given.get(name, "").partition(";")[0]
-        else f"{name}=={version}"
-        for name, version in chosen.items()
-    ]
+    def resolve(self, requirements: Sequence[str]) -> list[str]:
+        """Returns the requirements of what the image lacks, each with its version or address, and
+        its hashes if there are any. Nothing is installed yet. Raises Failure.
+        """
+        hashed = any("--hash=" in line for line in requirements)
+        # With Paddle among them, its own requirements count, too; a file with hashes is complete.
+        paddle = [] if hashed or not self._paddle else [self._paddle_version()]
+        lines = self._scratch / "requirements.txt"
+        lines.write_text("\n".join([*paddle, *requirements]) + "\n")
+        words = ["install", "--dry-run", "--output-format", "json", "--requirements", str(lines)]
+        # uv sees no packages of an environment below another one: ask about the image's own.
+        words += ["--break-system-packages", "--python", self._image_python()]
+        for file in self._constraints:
+            words += ["--constraints", str(file)]
+        if hashed:
+            words += ["--require-hashes"]
+
+        def choose(*more: str) -> dict[str, str]:
+            answer = json.loads(self._run([*words, *more]))
+            changes = [change for change in answer["changes"] if change["action"] != "uninstalled"]
+            return {_normal(change["name"]): change["version"] for change in changes}
+
+        chosen = choose()
+        if limits := self._missing_limits(chosen):
+            chosen = choose("--constraints", limits)
+        lines.unlink()
+        given = {_normal(line): line for line in requirements}
+        return [
+            given[name]
+            if hashed or "@" in given.get(name, "").partition(";")[0]
+            else f"{name}=={version}"
+            for name, version in chosen.items()
+        ]
+
+    def install(self, chosen: Sequence[str], python: Path) -> None:
+        """Installs what `resolve` chose, with byte code. Raises Failure."""
+        lines = self._scratch / "chosen.txt"
+        lines.write_text("".join(f"{line}\n" for line in chosen))
+        self._run(["install", "--no-deps", "--requirements", str(lines), "--python", str(python)])
+        lines.unlink()
+        # By this Python: uv would run the new one's (*.pth) beside the password of the index.
+        for folder in _packages(python.parents[1]):
+            with install.reports(self._say, lambda: "compiling"):
+                compileall.compile_dir(folder, quiet=2, workers=0)
+
+    def _limits(self, name: str) -> list[Path]:
+        file = contract.path(name, self._environ)
+        return [file] if file.is_file() else []
+
+    def _missing_limits(self, chosen: Mapping[str, str]) -> str:
+        """Returns the file with the limits beside numpy 1.x, if the chosen packages have to keep
+        them, and the image's own do not include them.
+        """
+        versions = (package.version for package in importlib.metadata.distributions(name="numpy"))
+        numpy = chosen.get("numpy") or next(versions, "")
+        constraints = [file.read_text() for file in self._constraints]
+        for limits in self._limits(contract.NUMPY1) if numpy.startswith("1.") else ():
+            limited = re.findall(r"(?m)^[A-Za-z0-9][\w.-]*", limits.read_text())
+            included = any(limits.name in text for text in constraints)
+            if not included and chosen.keys() & set(map(_normal, limited)):
+                return str(limits)
+        return ""
+
+    def _paddle_version(self) -> str:
+        """Returns the image's Paddle as a requirement; empty if it has none."""
+        return f"{self._paddle.metadata['Name']}=={self._paddle.version}" if self._paddle else ""
+
+    def _image_python(self) -> str:
+        """Returns the Python whose own packages are Paddle's: this one, or that of a base image
+        with Paddle, which this environment sees.
+        """
+        if self._paddle is None:
+            return sys.executable
+        folder = Path(str(self._paddle.locate_file(""))).resolve()
+        inside = folder.is_relative_to(Path(sys.prefix).resolve())
+        return sys.executable if inside else str(Path(sys.base_prefix, "bin", "python3"))
+
+    def _run(self, words: Sequence[str]) -> str:
+        """Runs uv, and returns its output. Raises Failure with the one sentence that a user can act
+        on.
+        """
+        environ, options = self._environ, list[str]()
+        for name in _NEEDED_BY_PADDLE if "PIP_ONLY_BINARY" not in environ else ():
+            options += ["--only-binary", name]
+        if wheels := Reader(environ).text(Variable.WHEELS, ""):
+            options += ["--no-index", "--find-links", str(contract.path(wheels, environ))]
+        variables = {"UV_CACHE_DIR": str(self._scratch / "uv-cache"), **environ}
+        try:
+            code, output, messages = install.run([*words, *options], self._say, variables)
+        finally:
+            _end_orphans()
+        if code == 0:
+            return output
+        if password := environ.get("PIP_INDEX_URL", "").rpartition("@")[0].rpartition("//")[2]:
+            messages = messages.replace(password, "****")
+        print(messages, file=sys.stderr, flush=True)
+        if absent := re.search(r"no\s+version\s+of\s+(([\w.-]+)==[\w.+!-]*\w)", messages):
+            asked = ["compile", "-", "--no-deps", "--no-header", "--no-annotate", "--quiet"]
+            code, newest, _ = install.run(
+                [*asked, *options], self._say, variables, absent[2].encode()
+            )
+            if code == 0:
+                raise BadSetting(
+                    f"program.requirements need {absent[1]}, a version that the package index does "
+                    f"not have: its newest for this Python is {newest.strip()}"
+                )
+        texts = "\n".join(file.read_text() for file in self._constraints)
+        limits = re.findall(r"(?m)^(?!paddlepaddle)[a-z][\w.-]*[<>=!~][^\s#]*", texts)
+        raise faults.explain(messages, self._paddle_version(), limits)
 
 
-def install_chosen(
-    chosen: Sequence[str],
-    python: Path,
-    scratch: Path,
-    read: Reader,
-    environ: Mapping[str, str],
-    say: Callable[[str], None],
-) -> None:
-    """Installs what `resolve` chose, with byte code. Raises Failure."""
-    lines = scratch / "chosen.txt"
-    lines.write_text("".join(f"{line}\n" for line in chosen))
-    words: list[str | Path] = [
-        "install",
-        "--no-deps",
-        "--requirements",
-        lines,
-    ]
-    _run([*words, "--python", python], scratch, read, environ, _paddle(), say)
-    lines.unlink()
-    # By this Python: uv would run the new one's (*.pth) beside the password of the index.
-    for folder in _packages(python.parents[1]):
-        with install.reports(say, lambda: "compiling"):
-            compileall.compile_dir(folder, quiet=2, workers=0)
-
-
-def _requirements(environ: Mapping[str, str]) -> list[str]:
-    file = contract.path(contract.REQUIREMENTS, environ)
-    try:
-        return file.read_text().splitlines()
-    except FileNotFoundError:
-        raise BadSetting(
-            f"{file} does not exist: mount the ConfigMap with the requirements there"
-        ) from None
-
-
-def _missing_limits(chosen: Mapping[str, str], environ: Mapping[str, str]) -> str:
-    """Returns the file with the limits beside numpy 1.x, if the chosen packages have to keep them,
-    and the image's own do not include them.
-    """
-    numpy = chosen.get("numpy") or next(_versions("numpy"), "")
-    constraints = [Path(file).read_text() for file in _limits(environ, contract.CONSTRAINTS)]
-    for limits in _limits(environ, contract.NUMPY1) if numpy.startswith("1.") else ():
-        limited = re.findall(r"(?m)^[A-Za-z0-9][\w.-]*", Path(limits).read_text())
-        included = any(Path(limits).name in text for text in constraints)
-        if not included and chosen.keys() & set(map(_normal, limited)):
-            return limits
-    return ""
+def _find_paddle() -> importlib.metadata.Distribution | None:
+    for package in importlib.metadata.distributions():
+        if (package.metadata["Name"] or "").lower().startswith("paddlepaddle"):
+            return package
+    return None
 
 
 def _keep_paddle(place: Path, packages: Sequence[importlib.metadata.Distribution]) -> None:
@@ -270,76 +306,6 @@ def _packages(place: Path) -> list[str]:
 def _normal(requirement: str | None) -> str:
     """Returns the package's name alone, as pip compares it."""
     return re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", requirement or "", maxsplit=1)[0]).lower()
-
-
-def _versions(name: str) -> Iterator[str]:
-    """Yields the versions of a package in the order in which Python would find them."""
-    for package in importlib.metadata.distributions(name=name):
-        yield package.version
-
-
-def _limits(environ: Mapping[str, str], name: str) -> list[str]:
-    file = contract.path(name, environ)
-    return [str(file)] if file.is_file() else []
-
-
-def _paddle() -> str:
-    """Returns the image's Paddle as a requirement; empty if it has none."""
-    for distribution in importlib.metadata.distributions():
-        if (name := distribution.metadata["Name"] or "").lower().startswith("paddlepaddle"):
-            return f"{name}=={distribution.version}"
-    return ""
-
-
-def _image_python() -> str:
-    """Returns the Python whose own packages are Paddle's: this one, or that of a base image with
-    Paddle, which this environment sees.
-    """
-    for package in importlib.metadata.distributions():
-        if (package.metadata["Name"] or "").lower().startswith("paddlepaddle"):
-            folder = Path(str(package.locate_file(""))).resolve()
-            inside = folder.is_relative_to(Path(sys.prefix).resolve())
-            return sys.executable if inside else str(Path(sys.base_prefix, "bin", "python3"))
-    return sys.executable
-
-
-def _run(
-    words: Sequence[str | Path],
-    scratch: Path,
-    read: Reader,
-    environ: Mapping[str, str],
-    paddle: str,
-    say: Callable[[str], None],
-) -> str:
-    """Runs uv, and returns its output. Raises Failure with the one sentence that a user can act
-    on.
-    """
-    options: list[str | Path] = []
-    for name in _NEEDED_BY_PADDLE if "PIP_ONLY_BINARY" not in environ else ():
-        options += ["--only-binary", name]
-    if wheels := read.text(Variable.WHEELS, ""):
-        options += ["--no-index", "--find-links", contract.path(wheels, environ)]
-    variables = {"UV_CACHE_DIR": str(scratch / "uv-cache"), **environ}
-    try:
-        code, output, messages = install.run([*words, *options], say, variables)
-    finally:
-        _end_orphans()
-    if code == 0:
-        return output
-    if password := environ.get("PIP_INDEX_URL", "").rpartition("@")[0].rpartition("//")[2]:
-        messages = messages.replace(password, "****")
-    print(messages, file=sys.stderr, flush=True)
-    if absent := re.search(r"no\s+version\s+of\s+(([\w.-]+)==[\w.+!-]*\w)", messages):
-        asked = ["compile", "-", "--no-deps", "--no-header", "--no-annotate", "--quiet", *options]
-        code, newest, _ = install.run(asked, say, variables, absent[2].encode())
-        if code == 0:
-            raise BadSetting(
-                f"program.requirements need {absent[1]}, a version that the package index does not "
-                f"have: its newest for this Python is {newest.strip()}"
-            )
-    texts = [Path(file).read_text() for file in _limits(environ, contract.CONSTRAINTS)]
-    limits = re.findall(r"(?m)^(?!paddlepaddle)[a-z][\w.-]*[<>=!~][^\s#]*", "\n".join(texts))
-    raise faults.explain(messages, paddle, limits)
 
 
 def _end_orphans() -> None:

@@ -34,9 +34,8 @@ def prepare(pod: PodEnvironment, report: Callable[[str], None]) -> PodEnvironmen
     verified, and copied to local disk if that is requested. Blocking. Raises `Failure`,
     OSError.
     """
-    from paddle_node.staging import (
-        shard_copy,
-    )  # Imports the checksum library, which must wait until the pod has said hello.
+    # Imports the checksum library, which must wait until the pod has said hello.
+    from paddle_node.staging import shard_copy
 
     # Side by side with the data: both are mostly reading from the volume.
     unpacked = _environment(pod, report)
@@ -51,7 +50,9 @@ def prepare(pod: PodEnvironment, report: Callable[[str], None]) -> PodEnvironmen
     folder = retry(lambda: _find_manifest(pod.folder, data), report)
     # A further try keeps what an earlier one copied.
     place = retry(
-        lambda: shard_copy.stage(folder, pod.trainer_id, pod.trainers, report, pod.local_disk),
+        lambda: shard_copy.stage(
+            folder, pod.trainer_id, pod.trainers, report, pod.stage_to, pod.room
+        ),
         report,
     )
     brought = retry(lambda: inputs_of(folder), report)

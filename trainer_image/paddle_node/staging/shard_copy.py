@@ -16,7 +16,6 @@ import xxhash
 
 from paddle_node.contract import ExitCode, Variable
 from paddle_node.failure import BadData, Failure
-from paddle_node.local_disk import LocalDisk
 from paddle_node.retry import disk_full, name_path
 from paddle_node.volume import data_manifest, durable, passes
 from paddle_node.volume.data_manifest import DataFile, DataManifest
@@ -40,10 +39,11 @@ def stage(
     trainer_id: int,
     trainers: int,
     report: Callable[[str], None] = print,
-    local: LocalDisk | None = None,
+    local: Path | None = None,
+    room: int | None = None,
 ) -> Path:
     """Returns where trainer `trainer_id` of `trainers` reads its shard: on the volume, or below
-    `local` in a job folder's layout.
+    `local`, a folder for `room` bytes, in a job folder's layout.
 
     Raises `Failure` if the shard does not match the manifest, or a requested copy does not fit;
     OSError.
@@ -67,8 +67,13 @@ def stage(
         }
         _refuse_extra(files)
     if local is not None:
-        copy = JobFolder(local.folder).shard(trainer_id)
-        _check_room(local, files)
+        copy = JobFolder(local).shard(trainer_id)
+        size = sum(entry.bytes if entry else file.stat().st_size for file, entry in files.values())
+        if room is not None and size > room:
+            raise Failure(
+                ExitCode.VOLUME_FULL,
+                f"the shard has {size} bytes and {Variable.STAGE_ROOM} is {room}: {_MORE}{_NEVER}",
+            )
         _copy_missing(local, path, copy, files, report)
         return copy
     with ThreadPoolExecutor(WORKERS) as pool:
@@ -116,18 +121,8 @@ def verify_file(path: Path, file: DataFile | None, origin: Path | None = None) -
             )
 
 
-def _check_room(local: LocalDisk, files: Files) -> None:
-    size = sum(stated.bytes if stated else file.stat().st_size for file, stated in files.values())
-    if local.room is not None and size > local.room:
-        raise Failure(
-            ExitCode.VOLUME_FULL,
-            f"the shard has {size} bytes and {Variable.STAGE_ROOM} is {local.room}: "
-            f"{_MORE}{_NEVER}",
-        )
-
-
 def _copy_missing(
-    local: LocalDisk, path: Path, copy: Path, files: Files, report: Callable[[str], None]
+    local: Path, path: Path, copy: Path, files: Files, report: Callable[[str], None]
 ) -> None:
     """Copies the files that are missing."""
     try:
@@ -144,11 +139,11 @@ def _copy_missing(
         if (
             not full
             and error.filename is not None
-            and not Path(os.fsdecode(error.filename)).is_relative_to(local.folder)
+            and not Path(os.fsdecode(error.filename)).is_relative_to(local)
         ):
             raise  # The volume failed, not the local disk.
         sentence = (
-            f"the shard cannot be copied to {local.folder}: {error.strerror}; "
+            f"the shard cannot be copied to {local}: {error.strerror}; "
             f"{_MORE if full else ''}{_NEVER}"
         )
         raise Failure(ExitCode.VOLUME_FULL if full else 1, sentence) from None

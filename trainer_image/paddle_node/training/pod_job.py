@@ -96,7 +96,7 @@ class PodJob(Job):
         return json.loads(text)
 
     def _shard(self) -> shard.Shard:
-        staged = JobFolder(self.pod.local_disk.folder) if self.pod.local_disk else None
+        staged = JobFolder(self.pod.stage_to) if self.pod.stage_to else None
         return shard.open_shard(self.folder, self.trainer_id, self._reader, staged)
 
     def _read_checked(self) -> Iterator[Any]:
