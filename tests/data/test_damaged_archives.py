@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from job_folder import Members, tar, zipped
-from paddle_node.data.sources import registry, unpack
+from paddle_node.data.sources import open_source, unpack
 from paddle_node.failure import Failure
 
 SOME = random.Random(11)
@@ -32,7 +32,7 @@ DAMAGED = r"^in.* is damaged or cut short: "
 
 def read(place: Path, format: str = "files") -> Members:
     """Returns what the data job reads at `place`; raises the failure that would end it."""
-    source = registry.open_source(str(place), {})
+    source = open_source(str(place), {})
     return [
         (name, stream.read())
         for thing in source.objects()
@@ -294,7 +294,7 @@ def test_whole_files_are_read_as_packed(
 
 def test_damage_that_a_reader_swallows_is_told(tmp_path: Path) -> None:
     (tmp_path / "in.gz").write_bytes(gzip.compress(os.urandom(1 << 20))[:-10000])
-    source = registry.open_source(str(tmp_path / "in.gz"), {})
+    source = open_source(str(tmp_path / "in.gz"), {})
     with pytest.raises(Failure, match=DAMAGED):
         for _, stream in unpack.members(source, source.objects()[0], "module:function"):
             with contextlib.suppress(Exception):

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from job_folder import Job, table, tar, zipped
 from paddle_node.data import resuming_reader
-from paddle_node.data.sources import registry
+from paddle_node.data.sources import open_source
 from paddle_node.data.sources.s3_source import S3Source
 from paddle_node.data.sources.source import Object
 from paddle_node.failure import Failure
@@ -162,7 +162,7 @@ def whole(job: Job, content: bytes = CONTENT) -> bool:
 
 def read(server: Server, query: str = "") -> bytes:
     """Reads the source as the data job does; raises the failure that would end it."""
-    source = registry.open_source(server.address + query, {})
+    source = open_source(server.address + query, {})
     with source.open(source.objects()[0]) as stream:
         return stream.read()
 
@@ -302,7 +302,7 @@ def test_where_ec2_and_eks_hand_out_credentials_is_no_source_and_no_redirect_is_
     server.always = redirect(target)
     refused(server, sentence, 2)
     with pytest.raises(Failure, match=sentence):
-        registry.open_source(target, {}).objects()
+        open_source(target, {}).objects()
 
 
 def test_a_redirect_from_another_host_to_this_pod_is_not_followed(server: Server) -> None:

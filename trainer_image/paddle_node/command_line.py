@@ -18,9 +18,6 @@ PLACEHOLDERS = {
     "shard": "the pod's number, from 0",
 }
 """The names that a command and its settings may have in braces; `{{` and `}}` stand for braces."""
-"""The command of a job that names none: a program of our training API, which saves passes and
-resumes inside one.
-"""
 NEWEST = ("newest", "newest_stem", "newest_number")
 """Only in `resume`: {newest:<glob>} is the newest match, {newest_stem:<glob>} the same without its
 last suffix, {newest_number:<glob>} the first number in what the first * stands for.
@@ -106,8 +103,6 @@ _SPAWN = re.compile(
     r"\b(dist|distributed|mp|multiprocessing)\.spawn\(|\bmultiprocessing\.spawn import"
 )
 """In a command line: a process that multiprocessing has spawned; in a script: a call that does."""
-
-
 _MACHINES = re.compile(r"--(num_machines|machine_rank|hostfile|hosts?|include)\b| -(H|hostfile)\b")
 """Flags by which such a launcher is told of more machines."""
 

@@ -17,10 +17,6 @@ class Failure(Exception):
         self.code = int(code)
         self.sentence = sentence
 
-    def __reduce__(self) -> tuple[type[Exception], tuple[int, str]]:
-        """Carries the failure from one process to another."""
-        return Failure, (self.code, self.sentence)
-
 
 class BadSetting(Failure):
     """A setting is missing or wrong: names it, what was found and what is allowed."""

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from paddle_node.contract import SPLIT_MANIFEST
 from paddle_node.data.deal import HELD_OUT
-from paddle_node.data.whole_files import Names
+from paddle_node.data.slices import Names
 from paddle_node.failure import BadData
 from paddle_node.volume import attempts, data_manifest, durable, lease
 from paddle_node.volume.data_manifest import DataManifest, Shard, name_in_shard
@@ -104,9 +104,8 @@ def put(folder: JobFolder, manifest: DataManifest, job: str) -> DataManifest | N
     manifest = replace(manifest, job=job or manifest.job)
     if data_manifest.read_intact(folder.data_manifest) != manifest:
         durable.write(folder.data_manifest, manifest.as_json())
-    durable.refresh(
-        folder.splits
-    )  # Another node may have renamed the split, which this one remembers.
+    # Another node may have renamed the split, which this one remembers.
+    durable.refresh(folder.splits)
     if not (folder.splits / manifest.split / MANIFEST).exists():
         return None
     # Another data job may be doing the same: the last one sets the links according to the manifest

@@ -17,10 +17,10 @@ from urllib.parse import urlsplit
 
 from paddle_node import contract
 from paddle_node.contract import ExitCode, Variable
-from paddle_node.data.sources import registry, unpack
+from paddle_node.data.slices import Names
+from paddle_node.data.sources import open_source, unpack
 from paddle_node.data.sources.local_source import LocalSource
 from paddle_node.data.sources.source import Object, Source, require_relative, summary
-from paddle_node.data.whole_files import Names
 from paddle_node.failure import BadData, BadSetting, Failure
 from paddle_node.runtimes.attempt_output import OURS
 from paddle_node.volume import attempts, durable, lease
@@ -161,7 +161,7 @@ def _path(address: str, objects: list[Object], listing: list[dict[str, str | int
 def _source(name: str, address: str, environ: Mapping[str, str]) -> tuple[Source, list[Object]]:
     """Returns where an input is, and its files. Raises Failure."""
     if not address.startswith(OF_JOB):
-        source = registry.open_source(address, environ)
+        source = open_source(address, environ)
         return source, source.objects()
     job, _, path = address.removeprefix(OF_JOB).partition("/")
     mount = environ.get(Variable.JOB_PATH, contract.VOLUME_MOUNT)

@@ -20,10 +20,10 @@ from types import FrameType
 
 from paddle_node import contract
 from paddle_node.contract import ExitCode
-from paddle_node.data import commit, inputs, parts, slice_writer
+from paddle_node.data import commit, inputs, parts, slices
 from paddle_node.data.deal import HELD_OUT
 from paddle_node.data.settings import FORMATS, SplitSettings, refuse_own
-from paddle_node.data.sources import registry
+from paddle_node.data.sources import open_source
 from paddle_node.data.sources.local_source import LocalSource
 from paddle_node.data.sources.source import Object, Source, summary
 from paddle_node.environment import Reader
@@ -86,7 +86,7 @@ def split(settings: SplitSettings, environ: Mapping[str, str]) -> DataManifest |
     brought = inputs.bring(settings.inputs, folder.root.parent, settings.pod, environ, _say)
     if not settings.source:
         return _describe_no_data(settings, brought)
-    source = registry.open_source(settings.source, environ)
+    source = open_source(settings.source, environ)
     objects = source.objects()
     if isinstance(source, LocalSource):
         refuse_own(folder, map(source.path, objects), settings.source)
@@ -288,7 +288,7 @@ def _split(
         folder.mkdir()
         try:
             started = time.monotonic()
-            files = slice_writer.write(settings, source, objects, folder, _say)
+            files = slices.write(settings, source, objects, folder, _say)
             shards = tuple(
                 Shard(index, tuple(files[str(index)])) for index in range(settings.shards)
             )

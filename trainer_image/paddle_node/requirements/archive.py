@@ -23,17 +23,18 @@ import threading
 import time
 import venv
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from paddle_node import contract
+from paddle_node import contract, typed
 from paddle_node.contract import AGENT_PACKAGES, ExitCode, Variable
 from paddle_node.environment import Reader
 from paddle_node.failure import BadSetting, Failure
 from paddle_node.requirements import refusals
 from paddle_node.retry import disk_full, may_pass, retry
+from paddle_node.typed import Frozen
 from paddle_node.volume import durable
 
 PLATFORM = f"{sys.implementation.cache_tag}-{sysconfig.get_platform()}"
@@ -54,8 +55,7 @@ _PYTHON = re.compile(rb"\A(#!(?:/bin/sh\n'''exec' )?\"?)[^\"\n]*?/python[\d.]*")
 """How a script begins that a Python runs; pip goes through the shell for a long path."""
 
 
-@dataclass(frozen=True)
-class ArchiveRecord:
+class ArchiveRecord(Frozen):
     """A builder's record of its archive, whose name has the platform."""
 
     archive: str
@@ -65,16 +65,13 @@ class ArchiveRecord:
     @classmethod
     def read(cls, text: str) -> "ArchiveRecord | None":
         """Returns None for anything that is no whole record of this platform."""
-        try:
-            fields = json.loads(text)
-            record = cls(**{**fields, "packages": tuple(fields["packages"])})
+        with contextlib.suppress(ValueError, RecursionError):
+            record: ArchiveRecord = typed.read(cls, json.loads(text), "the record")
             texts = (record.archive, record.sha256, *record.packages)
             # A surrogate without its pair fits no line and no path.
-            return (
-                record if all(map(str.isprintable, texts)) and _NAME.fullmatch(texts[0]) else None
-            )
-        except (ValueError, TypeError, KeyError, RecursionError):
-            return None
+            if all(map(str.isprintable, texts)) and _NAME.fullmatch(record.archive):
+                return record
+        return None
 
 
 class _HashedFile:

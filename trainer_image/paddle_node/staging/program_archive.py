@@ -41,9 +41,8 @@ def unpack(folder: JobFolder, digest: str, place: Path) -> Path:
             with tarfile.open(fileobj=stream, mode="r:") as tar:
                 # Links come last, and no member lies below a link: nothing is written through one.
                 members = sorted(_check_members(tar, archive), key=tarfile.TarInfo.issym)
-                tar.extraction_filter = lambda member, path: (
-                    member
-                )  # `_checked` checks them, on Pythons without filters too.
+                # `_check_members` checks them, on Pythons without filters too.
+                tar.extraction_filter = lambda member, path: member
                 tar.extractall(part, members)
         except OSError as error:
             if not disk_full(error):

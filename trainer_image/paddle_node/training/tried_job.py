@@ -18,9 +18,9 @@ import paddle
 
 from paddle_node import environment, own_code
 from paddle_node.contract import ExitCode, Variable
-from paddle_node.data import doubts, records
+from paddle_node.data import first_lines, records
 from paddle_node.data.settings import FORMATS
-from paddle_node.data.sources import registry, unpack
+from paddle_node.data.sources import open_source, unpack
 from paddle_node.data.sources.source import Piece, public_address
 from paddle_node.environment import read_settings, setting
 from paddle_node.failure import BadData, BadSetting, Failure, Finished
@@ -164,7 +164,7 @@ def _first(settings: TrialSettings) -> list[Path]:
     """Returns the source's first records in a file as the data job would write it; for format
     `files`, the first files.
     """
-    source = registry.open_source(settings.source, os.environ)
+    source = open_source(settings.source, os.environ)
     form = settings.format
     reader = None if form in FORMATS else records.load_reader(form, Path(sys.argv[0]).parent)
     try:
@@ -180,7 +180,7 @@ def _first(settings: TrialSettings) -> list[Path]:
         batches = records.batches(source, pieces, form, reader, bool(settings.header))
         lines = list(islice((line for batch in batches for line in batch), RECORDS))
         name = Path(objects[0].name).name
-        for doubt in doubts.find_doubts(lines, name) if reader is None else ():
+        for doubt in first_lines.find_doubts(lines, name) if reader is None else ():
             print(f"warning: {doubt}")
         return [_write(name, lines)]
     except Failure as failure:

@@ -80,18 +80,16 @@ class HttpSource(Source):
         if response.chunked:
             return RangeAnswer(0, None, response)
         if response.length is None:
-            raise BadSetting(
-                f"{Variable.DATA_SOURCE} is {self.uri}, whose server sends neither "
-                "Content-Length nor chunks: a cut answer could not be seen; put the file into a "
-                "bucket or onto the volume"
+            self.refuse(
+                ", whose server sends neither Content-Length nor chunks: a cut answer could not be "
+                "seen; put the file into a bucket or onto the volume"
             )
         return RangeAnswer(0, response.length, response)
 
     def _ask(self, range_: str) -> http.client.HTTPResponse:
-        headers = {"Accept-Encoding": "identity", "User-Agent": "paddle-aws"} | (
-            {"Range": range_} if range_ else {}
-        )
-        setting = f"{Variable.DATA_SOURCE} is {self.uri}"
+        headers = {"Accept-Encoding": "identity", "User-Agent": "paddle-aws"}
+        if range_:
+            headers["Range"] = range_
         try:
             request = urllib.request.Request(self._address, headers=headers)
             response: http.client.HTTPResponse = self._opener.open(request, timeout=TIMEOUT)
@@ -109,24 +107,22 @@ class HttpSource(Source):
                     f"{self.uri} {answered}: it must be readable without logging in",
                 ) from None
             if error.code < 500 and error.code not in (408, 429):
-                raise BadSetting(f"{setting}, which {answered}") from None
+                self.refuse(f", which {answered}")
             raise Interrupted(f"it {answered}") from None
         except (OSError, http.client.HTTPException) as error:
             cause = getattr(error, "reason", None) or error
             if isinstance(cause, ssl.SSLCertVerificationError):
-                raise BadSetting(
-                    f"{setting}, whose certificate cannot be trusted: {cause.verify_message}"
-                ) from None
+                self.refuse(f", whose certificate cannot be trusted: {cause.verify_message}")
             raise Interrupted(reason(cause)) from None
         if response.status not in (200, 206):
             response.close()
-            raise BadSetting(f"{setting}, which answered {response.status}")
+            self.refuse(f", which answered {response.status}")
         for name in DECISIVE:
             if len(set(response.headers.get_all(name) or ())) > 1:
                 response.close()
-                raise BadSetting(
-                    f"{setting}, whose server answers with two different {name} headers: how much "
-                    "it sends, or of what, is unknown"
+                self.refuse(
+                    f", whose server answers with two different {name} headers: how much it sends, "
+                    "or of what, is unknown"
                 )
         return response
 

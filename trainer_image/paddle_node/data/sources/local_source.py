@@ -7,7 +7,7 @@ import io
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
 from paddle_node import contract
 from paddle_node.contract import Variable
@@ -29,10 +29,7 @@ class LocalSource(Source):
         try:
             objects = self._find_files()
         except PermissionError as error:
-            raise BadSetting(
-                f"{Variable.DATA_SOURCE} is {self.uri!r}, but uid {os.getuid()} may not look "
-                f"into {error.filename}"
-            ) from None
+            self.refuse(f", but uid {os.getuid()} may not look into {error.filename}")
         except OSError as error:
             if error.errno != errno.ELOOP:
                 raise
@@ -40,15 +37,14 @@ class LocalSource(Source):
                 f"{Variable.DATA_SOURCE} holds {error.filename}, {error.strerror}"
             ) from None
         if not objects:
-            what = (
-                "is an empty folder"
-                if self._path.is_dir()
-                else "is not a file, a folder, or a pattern that matches one"
-            )
-            raise BadSetting(
-                f"{Variable.DATA_SOURCE} is {self.uri!r}, which {what} in this container"
-            )
+            what = "not a file, a folder, or a pattern that matches one"
+            if self._path.is_dir():
+                what = "an empty folder"
+            self.refuse(f", which is {what} in this container")
         return sorted(map(self._object, objects), key=lambda thing: thing.name)
+
+    def refuse(self, why: str) -> NoReturn:
+        raise BadSetting(f"{Variable.DATA_SOURCE} is {self.uri!r}{why}") from None
 
     def open(self, thing: Object, begin: int = 0) -> BinaryIO:
         raw = _File(self.path(thing), thing)
@@ -75,16 +71,11 @@ class LocalSource(Source):
 
     def _object(self, path: Path) -> Object:
         if not path.is_file():
-            what = (
-                "a link that leads nowhere"
-                if path.is_symlink()
-                else "which is not a file (any more)"
-            )
+            lost = path.is_symlink()
+            what = "a link that leads nowhere" if lost else "which is not a file (any more)"
             raise BadSetting(f"{Variable.DATA_SOURCE} holds {path}, {what}")
         if not os.access(path, os.R_OK):
-            raise BadSetting(
-                f"{Variable.DATA_SOURCE} is {self.uri!r}, but uid {os.getuid()} may not read {path}"
-            )
+            self.refuse(f", but uid {os.getuid()} may not read {path}")
         name = path.relative_to(self._base).as_posix()
         return Object(name, *_mark(path.stat()), name)
 

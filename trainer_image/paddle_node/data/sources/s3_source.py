@@ -6,8 +6,8 @@ body: `ResumingReader` does that.
 """
 
 import fnmatch
+import functools
 import io
-import os
 import re
 from typing import Any, BinaryIO, NoReturn
 
@@ -16,7 +16,7 @@ import botocore.exceptions
 import urllib3.exceptions
 from botocore.config import Config
 
-from paddle_node.contract import ExitCode, Variable
+from paddle_node.contract import ExitCode
 from paddle_node.data.resuming_reader import Interrupted, RangeAnswer, ResumingReader
 from paddle_node.data.sources.source import BUFFER, Object, Source, is_hidden, refuse_changed
 from paddle_node.failure import BadSetting, Failure
@@ -27,13 +27,9 @@ NO_CREDENTIALS = (
     botocore.exceptions.PartialCredentialsError,
 )
 REFUSALS = (
-    "AccessDenied",
-    "403",
-    "AllAccessDisabled",
-    "InvalidAccessKeyId",
-    "SignatureDoesNotMatch",
+    "AccessDenied", "403", "AllAccessDisabled", "InvalidAccessKeyId", "SignatureDoesNotMatch",
     "ExpiredToken",
-)
+)  # fmt: skip
 
 
 class S3Source(Source):
@@ -42,20 +38,16 @@ class S3Source(Source):
     def __init__(self, uri: str) -> None:
         super().__init__(uri)
         self._bucket, _, self._key = uri.removeprefix("s3://").partition("/")
-        self._clients: dict[int, Any] = {}
 
-    @property
+    @functools.cached_property
     def _s3(self) -> Any:
-        """One client per process: forked processes must not share a connection."""
-        if os.getpid() not in self._clients:
-            config = Config(
-                retries={"mode": "standard", "max_attempts": 3}, connect_timeout=10, read_timeout=60
-            )
-            try:
-                self._clients[os.getpid()] = boto3.client("s3", config=config)
-            except botocore.exceptions.BotoCoreError as error:
-                self._explain(error)
-        return self._clients[os.getpid()]
+        config = Config(
+            retries={"mode": "standard", "max_attempts": 3}, connect_timeout=10, read_timeout=60
+        )
+        try:
+            return boto3.client("s3", config=config)
+        except botocore.exceptions.BotoCoreError as error:
+            self._explain(error)
 
     def objects(self) -> list[Object]:
         try:
@@ -63,10 +55,7 @@ class S3Source(Source):
         except ERRORS as error:
             self._explain(error)
         if not objects:
-            raise BadSetting(
-                f"{Variable.DATA_SOURCE} is {self.uri}: the bucket holds no object of that name "
-                "or below it"
-            )
+            self.refuse(": the bucket holds no object of that name or below it")
         return sorted(objects, key=lambda thing: thing.name)
 
     def open(self, thing: Object, begin: int = 0) -> BinaryIO:
@@ -79,11 +68,8 @@ class S3Source(Source):
                     Bucket=self._bucket, Key=thing.address, IfMatch=thing.mark, **ranged
                 )
             except ERRORS as error:
-                answered = (
-                    getattr(error, "response", {})
-                    .get("ResponseMetadata", {})
-                    .get("HTTPStatusCode", 0)
-                )
+                response = getattr(error, "response", {})
+                answered = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
                 if _code(error) in ("NoSuchKey", "404", "PreconditionFailed", "412"):
                     refuse_changed(name)
                 if isinstance(error, NO_CREDENTIALS) or (
@@ -129,11 +115,10 @@ class S3Source(Source):
         ]
 
     def _explain(self, error: Exception) -> NoReturn:
-        setting = f"{Variable.DATA_SOURCE} is {self.uri}"
         if (code := _code(error)) == "NoSuchBucket":
-            raise BadSetting(f"{setting}: there is no bucket {self._bucket}") from None
+            self.refuse(f": there is no bucket {self._bucket}")
         if isinstance(error, botocore.exceptions.ParamValidationError):
-            raise BadSetting(f"{setting}: {self._bucket!r} is not a bucket name") from None
+            self.refuse(f": {self._bucket!r} is not a bucket name")
         if isinstance(error, botocore.exceptions.NoRegionError):
             raise BadSetting(
                 "AWS_REGION is missing: boto3 cannot tell where the bucket lies"

@@ -9,7 +9,7 @@ import re
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import BinaryIO, NoReturn
 from urllib.parse import urlsplit
 
@@ -47,6 +47,10 @@ class Source(ABC):
         self.uri = public_address(uri)
         # A different query may mean different data.
         self.identity = hashlib.sha256(uri.encode(errors="surrogateescape")).hexdigest()
+
+    def refuse(self, why: str) -> NoReturn:
+        """Raises `BadSetting`: the address is followed by `why`."""
+        raise BadSetting(f"{Variable.DATA_SOURCE} is {self.uri}{why}") from None
 
     @abstractmethod
     def objects(self) -> list[Object]:
@@ -167,13 +171,14 @@ class Piece:
 
 
 def cut(
-    pieces: Sequence[Piece], many: int, cuttable: Callable[[Object], bool]
+    objects: Sequence[Object], many: int, cuttable: Callable[[Object], bool]
 ) -> list[list[Piece]]:
     """Returns `many` slices of about equal bytes in the order of the listing; some may be empty.
 
     Cuts only objects that lie across a border and are `cuttable`. A line belongs to the slice in
     which it begins.
     """
+    pieces = list(map(Piece, objects))
     total = sum(piece.bytes for piece in pieces)
     borders = [total * number // many for number in range(1, many)]
     slices: list[list[Piece]] = [[] for _ in range(many)]
@@ -181,10 +186,10 @@ def cut(
     for piece in pieces:
         end = at + piece.bytes
         inner = sorted({border for border in borders if at < border < end})
-        if inner and (piece.end is not None or cuttable(piece.thing)):
+        if inner and cuttable(piece.thing):
             for begin, stop in zip([at, *inner], [*inner, end], strict=True):
                 slices[bisect_right(borders, begin)].append(
-                    replace(piece, begin=piece.begin + begin - at, end=piece.begin + stop - at)
+                    Piece(piece.thing, begin - at, stop - at)
                 )
         else:
             slices[bisect_right(borders, at)].append(piece)

@@ -237,9 +237,8 @@ def _zip(raw: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
             if stat.S_ISLNK(entry.external_attr >> 16):
                 _refuse(name, member, "a link: pack what it leads to instead")
             try:
-                stream = archive.open(
-                    entry
-                )  # Compares the directory with the member's own header, even for members left out.
+                # Compares the directory with the member's own header, even for members left out.
+                stream = archive.open(entry)
             except NotImplementedError as error:
                 _refuse(name, member, f"which cannot be unpacked: {error}")
             raw.seek(entry.header_offset + _ZIP_FLAGS)

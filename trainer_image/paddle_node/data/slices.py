@@ -1,24 +1,27 @@
-"""Format `files`: each file of the source, or of its archives, is one record and keeps its name.
+"""Writes one index's slice of the source as the files of the shards: its records or, in format
+`files`, each file of the source, or of its archives, as one record that keeps its name.
 
-Within an index, the record counts of two shards differ by at most 1. Names are held in memory
+Of files, the counts of two shards within an index differ by at most 1. Names are held in memory
 (about 1.3 kB per file). A name that is too long for a file system is cut, and a digest replaces the
 rest.
 """
 
 import os
 import random
+import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 
 import xxhash
 
-from paddle_node.data.deal import HELD_OUT
+from paddle_node.data import first_lines, parts, records
+from paddle_node.data.deal import HELD_OUT, Deal
 from paddle_node.data.parts import Files, PartFile
-from paddle_node.data.settings import SplitSettings
+from paddle_node.data.settings import FORMATS, SplitSettings
 from paddle_node.data.sources import unpack
-from paddle_node.data.sources.source import Piece, Source, require_relative
+from paddle_node.data.sources.source import Object, Piece, Source, cut, require_relative
 from paddle_node.failure import BadData
 from paddle_node.volume.data_manifest import DataFile
 
@@ -28,9 +31,64 @@ AT_ONCE = 64
 LONGEST_NAME = 255
 LONGEST_PATH = 2048
 """Bytes, not counting the prefix: the job's folder or a trainer's local disk."""
+REPORT_INTERVAL = 1.0
+"""Seconds between two lines about the progress."""
 
 
 def write(
+    settings: SplitSettings,
+    source: Source,
+    objects: Sequence[Object],
+    folder: Path,
+    say: Callable[[str], None],
+) -> Files:
+    """Writes the slice to an empty folder; `objects`: those of the whole source. Returns the files,
+    by shard. Raises `Failure`, OSError.
+    """
+
+    def is_cuttable(thing: Object) -> bool:
+        return settings.format == "lines" and unpack.is_cuttable(source, thing)
+
+    pieces = cut(objects, settings.pods, is_cuttable)[settings.index]
+    size = sum(piece.bytes for piece in pieces)
+    reported = time.monotonic()
+
+    def report(written: int) -> None:
+        nonlocal reported
+        if time.monotonic() - reported >= REPORT_INTERVAL:
+            reported = time.monotonic()
+            of = f" of {size / 1e6:,.0f}" if size else ""
+            say(f"splitting {source.uri}: {written / 1e6:,.0f} MB{of}")
+
+    if settings.format == "files":
+        files = _write_files(settings, source, pieces, folder, len(objects) > 1, report)
+        names = (file.name.split("/", 4)[-1] for shard in files.values() for file in shard)
+        if (name := next(filter(first_lines.is_odd, names), None)) is not None:
+            say(
+                f"warning: the name {name!a} is not UTF-8, so the program meets bytes that "
+                "it cannot print: pack the files with names in UTF-8"
+            )
+        return files
+    reader = None
+    if settings.format not in FORMATS:
+        reader = records.load_reader(settings.format, settings.reader_folder)
+    shards = settings.shards
+    at_once = parts.open_at_once(size // shards, shards) if settings.seed is not None else 1
+    folders = [*map(str, range(shards)), HELD_OUT]
+    streams = parts.Streams(folder, folders, at_once, settings.index)
+    deal = Deal(streams, shards, settings.hold_out, settings.own_seed, settings.first)
+    for batch in records.batches(source, pieces, settings.format, reader, bool(settings.header)):
+        if not (deal.taken or settings.index) and settings.format == "lines":
+            for doubt in first_lines.find_doubts(batch, pieces[0].thing.name):
+                say(f"warning: {doubt}")
+        deal.take(batch)
+        report(streams.written)
+    share, taken = settings.hold_out, deal.taken
+    deal.finish(max(1, round(taken * share)) if share and taken > 1 else 0)
+    return streams.close()
+
+
+def _write_files(
     settings: SplitSettings,
     source: Source,
     pieces: Iterable[Piece],
@@ -61,12 +119,12 @@ def write(
                 name = require_relative(name, piece.thing.name)
                 names.add(name)
                 folder = deal.next_folder()
-                parts = (
+                components = (
                     name.split("/")
                     if len(os.fsencode(name)) <= LONGEST_PATH
                     else [name.replace("/", "_")]
                 )
-                part = PartFile(root, "/".join((folder, *map(_shorten, parts))))
+                part = PartFile(root, "/".join((folder, *map(_shorten, components))))
                 while block := content.read(BLOCK):
                     part.write(block, 0)
                     written += len(block)
