@@ -179,7 +179,7 @@ def test_compiling_an_environment_is_never_silent(
 ) -> None:
     """Limits: the compiler sleeps, and nothing is installed."""
     monkeypatch.setattr(install, "REPORT_INTERVAL", 0.02)
-    monkeypatch.setattr(build, "_run", lambda *words: "")
+    monkeypatch.setattr(build.Installer, "_run", lambda *words: "")
     monkeypatch.setattr(build, "_packages", lambda folder: [tmp_path])
     monkeypatch.setattr(build.compileall, "compile_dir", lambda *a, **more: time.sleep(0.5))
     said: list[str] = []
