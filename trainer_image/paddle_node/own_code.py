@@ -13,7 +13,13 @@ _NOT_OWN = (str(Path(__file__).parent), sys.prefix, sys.base_prefix, "<")
 _PADDLES_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _PADDLES_SUMMARY = re.compile(r"^ *(?:(\w+Error): |(?=\(\w+\) ))(.*)$", re.MULTILINE)
 
-_SAME_NAME = re.compile(r"^Variable '.*' has been created before")
+_MEANINGS = [
+    (
+        r"^Variable '.*' has been created before",
+        "two inputs or embeddings of the network have this name: give each its own",
+    ),
+]
+"""Explanations of Paddle's errors that newcomers meet."""
 
 
 def summary(error: BaseException) -> str:
@@ -28,8 +34,7 @@ def summary(error: BaseException) -> str:
         kind, text, where = says[-1][0] or kind, says[-1][1], frames[-1] if frames else where
     elif isinstance(error, SyntaxError) and error.filename and _is_ours(error.filename):
         text, where = error.msg, f"{_show(error.filename)}:{error.lineno}"
-    means = "; two inputs or embeddings of the network have this name: give each its own"
-    means = means if _SAME_NAME.match(text) else ""
+    means = "".join(f"; {meaning}" for pattern, meaning in _MEANINGS if re.search(pattern, text))
     return f"{kind}: {' '.join(text.split())}{f' ({where})' if where else ''}{means}"
 
 
