@@ -62,12 +62,6 @@ class Launcher:
             len(flag) > 1 and any(switch.startswith(flag) for switch in self.switches)
         )
 
-    def starts_python(self, program: str, flags: Mapping[str, str]) -> bool:
-        """Returns whether the launcher runs `program` by Python: torchrun anything, unless
-        --no-python says otherwise, Paddle's launcher a .py file alone.
-        """
-        return "no_python" not in flags if self is TORCH else program.endswith(".py")
-
 
 PADDLE = Launcher(
     "Paddle's launcher",
@@ -247,7 +241,8 @@ def read(words: Sequence[str], servers: bool = False) -> ParsedCommand:
         )
     if "m" in flags or "module" in flags:
         rest.insert(0, "-m")
-    if launcher.starts_python(rest[0], flags):
+    # torchrun runs anything by Python; Paddle's launcher a .py file alone.
+    if "no_python" not in flags if launcher is TORCH else rest[0].endswith(".py"):
         rest = [*(python or (str(PurePosixPath(folder, "python")),)), "-u", *rest]
     return ParsedCommand((*wrapper, *rest), flags, False, launcher, folder)
 
@@ -343,10 +338,7 @@ def compile_pattern(pattern: str) -> Any:
 def pattern_fault(pattern: str) -> str:
     """Returns what is wrong with a pattern that finds a metric in a line; empty: nothing."""
     try:
-        return (
-            ""
-            if compile_pattern(pattern).groups
-            else "a group is needed around the number, as in 'loss: ([0-9.]+)'"
-        )
+        groups = compile_pattern(pattern).groups
     except ValueError as error:
         return f"RE2 cannot read this pattern ({error}); it has no look-around, no backreferences"
+    return "" if groups else "a group is needed around the number, as in 'loss: ([0-9.]+)'"

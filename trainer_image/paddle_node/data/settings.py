@@ -80,7 +80,7 @@ class SplitSettings:
         read = Reader(environ)
         settings = read_settings(cls, read)
         program_from = read.absolute(Variable.PROGRAM_FROM, "").rstrip("/")
-        folder = JobFolder(contract.path(read.absolute(Variable.OUT_DIR, None), environ))
+        folder = JobFolder(read.place(Variable.OUT_DIR))
         if settings["source"] or not read.raw(Variable.INPUTS):
             check_address(settings["source"])
         if settings["source"] and "://" not in settings["source"]:
@@ -116,20 +116,17 @@ def refuse_own(folder: JobFolder, paths: Iterable[Path], shown: str) -> None:
     """Raises `BadSetting` if a path or pattern of the source is, or contains, what the job itself
     writes.
     """
-    root = str(folder.root)
-    real = os.path.realpath(root)
     for path in paths:
-        for place, top in ((str(path), root), (os.path.realpath(path), real)):
-            first = (
-                place.removeprefix(f"{top}/").partition("/")[0]
-                if place.startswith(f"{top}/")
-                else ""
-            )
+        for real in (str, os.path.realpath):
+            place, top = Path(real(path)), Path(real(folder.root))
+            below = place.relative_to(top).parts[:1] if place.is_relative_to(top) else ()
             # A pattern may match a shard's folder.
-            reserved = first.isdigit() or (
-                first and any(fnmatchcase(name, first) for name in (*_OURS, "0", "1", "2"))
+            reserved = any(
+                first.isdigit() or fnmatchcase(name, first)
+                for first in below
+                for name in (*_OURS, "0", "1", "2")
             )
-            if reserved or Path(top).is_relative_to(place):
+            if reserved or top.is_relative_to(place):
                 raise BadSetting(
                     f"{Variable.DATA_SOURCE} is {shown!r}, which lies in what this job itself "
                     "writes, or holds it: name the source that the shards were split from, in a "

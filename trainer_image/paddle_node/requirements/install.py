@@ -150,25 +150,19 @@ def _read_pip(environ: Mapping[str, str]) -> dict[str, str]:
         f"{sys.prefix}/pip.conf",
         *([named] if named else []),
     ]
-    if named == os.devnull:
-        files = []
-    layers: dict[str, dict[str, str]] = {"global": {}, "install": {}}
-    for file in files:
-        parser = RawConfigParser()
+    parser = RawConfigParser()
+    for file in files if named != os.devnull else []:
         try:
             parser.read(file)
         except (Error, UnicodeDecodeError) as error:
             raise SystemExit(f"{file} cannot be read as pip's configuration: {error}") from None
-        for section, layer in layers.items():
-            if parser.has_section(section):
-                layer.update(_name_settings(dict(parser.items(section))))
-    variables = {name[4:]: value for name, value in environ.items() if name.startswith("PIP_")}
-    return {**layers["global"], **layers["install"], **_name_settings(variables)}
-
-
-def _name_settings(items: Mapping[str, str]) -> dict[str, str]:
-    """Returns pip's names of settings and their values, without the empty ones, as pip."""
-    return {name.lower().replace("_", "-"): value for name, value in items.items() if value}
+    items = [
+        *(parser.items("global") if parser.has_section("global") else ()),
+        *(parser.items("install") if parser.has_section("install") else ()),
+        *((name[4:], value) for name, value in environ.items() if name.startswith("PIP_")),
+    ]
+    # Empty values count for nothing, as with pip.
+    return {name.lower().replace("_", "-"): value for name, value in items if value}
 
 
 def main() -> int:

@@ -42,11 +42,9 @@ def prepare(pod: PodEnvironment, report: Callable[[str], None]) -> PodEnvironmen
     run = retry(lambda: attempts.read(pod.folder).identity(pod.run_id), report)
     if run is None:
         _wait_for_data(pod, report, unpacked)
-    data = (
-        run.data
-        if run is not None
-        else retry(lambda: data_manifest.digest(pod.folder.data_manifest), report)
-    )
+        data = retry(lambda: data_manifest.digest(pod.folder.data_manifest), report)
+    else:
+        data = run.data
     folder = retry(lambda: _find_manifest(pod.folder, data), report)
     # A further try keeps what an earlier one copied.
     place = retry(

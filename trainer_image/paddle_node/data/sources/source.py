@@ -67,38 +67,33 @@ class Source(ABC):
 
 def check_address(uri: str) -> None:
     """Raises `BadSetting` for an address that cannot be read."""
-    shown = f"{Variable.DATA_SOURCE} is {public_address(uri)!r}"
+    if fault := _address_fault(uri):
+        raise BadSetting(f"{Variable.DATA_SOURCE} is {public_address(uri)!r}{fault}")
+
+
+def _address_fault(uri: str) -> str:
+    """Returns what is wrong with an address; empty: nothing."""
     scheme, separator, rest = uri.partition("://")
     if not separator:
-        if not uri.startswith("/"):
-            raise BadSetting(
-                f"{shown}: an absolute path in the container, s3://bucket/key or an https:// "
-                "address is needed"
-            )
-        return
-    if scheme not in ("s3", "https", "http"):
-        raise BadSetting(
-            f"{shown}: paths, s3://, https:// and http:// can be read, {scheme}:// cannot"
-        )
+        needed = "an absolute path in the container, s3://bucket/key or an https:// address"
+        return "" if uri.startswith("/") else f": {needed} is needed"
     if scheme == "s3":
-        if "@" in rest.partition("/")[0]:
-            raise BadSetting(
-                f"{shown}, with a user or password: a bucket is read with the pod's own identity"
-            )
-        return
+        refused = ", with a user or password: a bucket is read with the pod's own identity"
+        return refused if "@" in rest.partition("/")[0] else ""
+    if scheme not in ("https", "http"):
+        return f": paths, s3://, https:// and http:// can be read, {scheme}:// cannot"
     if not re.fullmatch("[!-~]+", uri):
-        raise BadSetting(f"{shown}: write blanks and letters beyond ASCII as %20 and the like")
+        return ": write blanks and letters beyond ASCII as %20 and the like"
     try:
         parts = urlsplit(uri)
         host = parts.hostname and (parts.port is None or parts.port)
     except ValueError:
         host = None
     if not host:
-        raise BadSetting(f"{shown}: its host or port cannot be read")
+        return ": its host or port cannot be read"
     if parts.username is not None:
-        raise BadSetting(
-            f"{shown}, with a user or password, which would not be sent: use a signed address"
-        )
+        return ", with a user or password, which would not be sent: use a signed address"
+    return ""
 
 
 def public_address(uri: str) -> str:
