@@ -25,13 +25,9 @@ def main() -> int:
     """Runs the pass's own copy of the training program as evaluator."""
     try:
         archive.enter(os.environ, lambda text: print(text, file=sys.stderr))
-    except Failure as failure:
-        print(failure.sentence, file=sys.stderr)
-        return failure.code
-    # Paddle and the user's program may print: standard output is reserved for the one line.
-    answer = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    try:
+        # Paddle and the user's program may print: standard output is reserved for the one line.
+        answer = os.fdopen(os.dup(1), "w")
+        os.dup2(2, 1)
         node = environment.parse(os.environ)
         if not node.way.passes:
             raise BadSetting(

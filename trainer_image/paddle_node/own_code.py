@@ -13,13 +13,7 @@ _NOT_OWN = (str(Path(__file__).parent), sys.prefix, sys.base_prefix, "<")
 _PADDLES_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 _PADDLES_SUMMARY = re.compile(r"^ *(?:(\w+Error): |(?=\(\w+\) ))(.*)$", re.MULTILINE)
 
-_MEANINGS = [
-    (
-        r"^Variable '.*' has been created before",
-        "two inputs or embeddings of the network have this name: give each its own",
-    ),
-]
-"""Explanations of Paddle's errors that newcomers meet."""
+_SAME_NAME = re.compile(r"^Variable '.*' has been created before")
 
 
 def summary(error: BaseException) -> str:
@@ -34,7 +28,8 @@ def summary(error: BaseException) -> str:
         kind, text, where = says[-1][0] or kind, says[-1][1], frames[-1] if frames else where
     elif isinstance(error, SyntaxError) and error.filename and _is_ours(error.filename):
         text, where = error.msg, f"{_show(error.filename)}:{error.lineno}"
-    means = "".join(f"; {meaning}" for pattern, meaning in _MEANINGS if re.search(pattern, text))
+    means = "; two inputs or embeddings of the network have this name: give each its own"
+    means = means if _SAME_NAME.match(text) else ""
     return f"{kind}: {' '.join(text.split())}{f' ({where})' if where else ''}{means}"
 
 

@@ -139,17 +139,13 @@ class PodList(Discovery):
         return self._order[0].address
 
     def name_of(self, trainer_id: int) -> str:
-        return (
-            self._order[trainer_id].name
-            if trainer_id < len(self._order)
-            else f"trainer {trainer_id}"
-        )
+        known = trainer_id < len(self._order)
+        return self._order[trainer_id].name if known else f"trainer {trainer_id}"
 
     @property
     def membership(self) -> str:
-        return hashlib.sha256(
-            "\n".join(f"{pod.name} {pod.address}" for pod in self._order).encode()
-        ).hexdigest()[:16]
+        members = "\n".join(f"{pod.name} {pod.address}" for pod in self._order)
+        return hashlib.sha256(members.encode()).hexdigest()[:16]
 
     def has_moved(self) -> bool:
         """Whether exactly N pods run and they are not those of the last `identify`."""
@@ -215,19 +211,16 @@ class PodList(Discovery):
                 self._failure = _lasting_failure(self._pod, refused)
                 if self._failure is not None:
                     return
-                version, self._problem = (
-                    ("", "") if refused.status == 410 else (version, str(refused))
-                )
-            except (
-                Exception
-            ) as error:  # This thread must survive anything that the client and the network raise.
+                self._problem = str(refused)
+                if refused.status == 410:
+                    version = self._problem = ""
+            # This thread must survive anything that the client and the network raise.
+            except Exception as error:
                 if not isinstance(error, urllib3.exceptions.HTTPError | OSError):
                     version = ""  # What this thread knew may be wrong.
-                text = " ".join(str(error).split()) or type(error).__name__
-                untrusted = "CERTIFICATE_VERIFY_FAILED" in text
-                self._problem = (
-                    "its certificate is not signed by the mounted CA" if untrusted else text
-                )
+                self._problem = " ".join(str(error).split()) or type(error).__name__
+                if "CERTIFICATE_VERIFY_FAILED" in self._problem:
+                    self._problem = "its certificate is not signed by the mounted CA"
             if not self._wanted.is_set():
                 version = ""  # This thread cut the watch itself.
                 continue
