@@ -111,7 +111,7 @@ class JobSettings(Settings):
     """Minutes between checkpoints inside a pass; 0: none."""
     checkpoints: Annotated[Literal["volume", "local"], conditions.RESUMES] = "volume"
     """Where a command writes its output. local: to its pod's scratch; complete checkpoints are
-    copied to the volume in the background, everything else at the end.
+    copied to the volume in the background, with the other files.
     """
     resume_from: Annotated[Literal["same", "any"], conditions.AGENT] = "same"
     """same: resume only from passes of this very data and program; any: from the newest pass,

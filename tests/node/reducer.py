@@ -82,7 +82,9 @@ class Run:
         self.record = Record(self.pod.folder, self.pod.run_id)
         self.books = Bookkeeper(self.pod, self.record, self.files, self.said.append)
         members = Members(self.count, self.pod.pod_ip, "m", lambda rank: f"job-{rank}")
-        self.rendezvous = Rendezvous(self.pod, members, self.books.identity, {}, self.now)
+        self.rendezvous = Rendezvous(
+            self.pod, members, self.books.identity, {}, self.now, self.books.last
+        )
         if self.books.exhausted is not None:
             self.handle(on.JobOver(self.books.exhausted))
 

@@ -248,8 +248,13 @@ def _publish(place: Path, number: int, gone: tuple[str, ...] = ()) -> None:
         parts.append({of: [len(STEPS[of]), checksum.hexdigest()]})
         target = root / publication.COPIES / f"key-{number}" / str(rank) / of
         publication.copy(source, target, parts[rank][of], lambda: None)
-        publication.list_part(root, f"key-{number}", rank, parts[rank])
+        log = "output/log.txt" if rank == 0 else f"output/log-{number}.txt"
+        source = place / f"scratch-{rank}" / log
+        source.write_text("line\n" * number)
+        others = {log: publication.copy(source, target.parents[2] / log, None, lambda: None)}
+        publication.list_part(root, f"key-{number}", rank, parts[rank], others)
     publication.publish(root, f"key-{number}", name, parts, 2, number * 10**9)
+    publication.install(root)
     publication.discard(root, gone)
 
 
@@ -278,9 +283,14 @@ def checkpoint_of_two_pods(place: Path) -> tuple[Callable[[], object], Callable[
         left = sorted(int(path.name[-1]) for path in (root / "output").glob("step-*"))
         assert left in ([1], [1, 2], [2]) and number == left[-1]
         _check_steps(root, left)
+        # A log ends no earlier than the checkpoint.
+        lines = (root / "output/log.txt").read_text().count("line")
+        assert number <= lines <= 2
+        assert (root / f"output/log-{lines}.txt").read_text().count("line") == lines
         # A later checkpoint is published all the same, and a pod finds all of it.
         _publish(place, 2, ("output/step-1",))
         _check_steps(root, [2])
+        assert {path.name for path in (root / "output").glob("log*")} == {"log.txt", "log-2.txt"}
         _fill(place, job.number, "key-2", 0)
         _check_steps(pod.scratch(job.number), [2])
 
@@ -310,7 +320,7 @@ def scratch_of_a_pod(place: Path) -> tuple[Callable[[], object], Callable[[], No
         local = _fill(place, 2, "key-2", 1)
         _check_steps(pod.scratch(2), [2])
         local.look(final=True, clean=True)
-        assert local.saves.parts["output/step-2"]["files"].keys() == {
+        assert local.saves.parts["output/step-2"].files.keys() == {
             "output/step-2/part-0", "output/step-2/part-1"
         }  # fmt: skip
 

@@ -333,3 +333,98 @@ def test_what_was_skipped_follows_while_nothing_newer_comes(command):  # noqa: F
     assert published(pods)[0] == "output/step-5", "the newest goes first"
     pods.release()
     pods.end_with(0)
+
+
+LOGGED = """
+log = (output / "log.txt").open("a")
+def tell(text):
+    log.write(f"{text}\\n")
+    log.flush()
+def write_all(number):
+    tell(number)
+    (output / f"rank-{rank}.json").write_text(json.dumps({"number": number, "x": "x" * 50_000}))
+    (output / "draft").write_text(f"{number}")
+    (output / "draft").replace(output / "latest")
+tell(-rank)
+if attempt == 1:
+    Path(os.fsdecode(b"output/odd\\n\\xff")).write_text("odd")
+    (output / "gone").write_text("gone")
+    write_all(1)
+    save(1)
+    wait("second")
+    (output / "gone").unlink()
+    write_all(2)
+    save(2)
+    print("last", flush=True)
+    while not (place / "released").exists():
+        write_all(2.5)
+        time.sleep(0.03)
+assert number == 2, number
+numbers = {float(line) for line in (output / "log.txt").read_text().split()}
+assert numbers >= {1, 2}, numbers
+assert float((output / "latest").read_text()) >= 2
+assert json.loads((output / f"rank-{rank}.json").read_text())["number"] >= 1
+assert not (output / "gone").exists()
+assert Path(os.fsdecode(b"output/odd\\n\\xff")).read_text() == "odd"
+tell(3)
+save(3)
+"""
+
+
+@pytest.mark.parametrize("victim", ["pod", "process"])
+def test_other_files_end_no_earlier_than_the_checkpoint_they_go_with(command, victim):  # noqa: F811
+    pods = local(command, LOGGED, 2)
+    pods.start()
+    pods.wait_until(lambda: published(pods) == ["output/step-1"])
+    pods.wait_until((pods.folder.attempts / "newest/output/gone").exists)
+    (pods.place / "second").touch()
+    pods.wait_for(0, "last")
+    pods.wait_until(lambda: "output/step-2" in published(pods))
+    if victim == "pod":
+        for index in (0, 1):
+            pods.kill(index)
+            pods.start(index)
+    else:
+        os.kill(pods.child(0, "trainer"), signal.SIGKILL)
+    pods.end_with(0, 0)
+    lines = (pods.folder.output / "log.txt").read_text().split()
+    assert lines[-1] == "3" and not (pods.folder.output / "gone").exists()
+    assert (pods.folder.output / "pod-1/log.txt").read_text().split()[-1] == "3"
+
+
+LINKED = """
+if attempt == 1:
+    (output / "base").write_text("base")
+    save(1)
+    for name, to in LINKS.items():
+        (output / "step-1" / name).symlink_to(to)
+    (output / "real").symlink_to(os.path.realpath(output / "base"))
+    (output / "latest").symlink_to("step-1")
+    wait("released")
+assert number == 1
+for name, to in LINKS.items():
+    assert os.readlink(output / "step-1" / name) == to, name
+assert (output / "step-1/best").read_bytes() == content(1, 0)
+assert (output / "step-1/base").read_text() == (output / "real").read_text() == "base"
+assert (output / "latest/part-0").exists()
+"""
+
+
+@pytest.mark.parametrize("victim", ["pod", "process"])
+def test_links_are_part_of_their_checkpoint(command, victim):  # noqa: F811
+    links = {"best": "part-0", "base": "../base", "out": "/etc/hostname", "nowhere": "../../../x"}
+    program = LINKED.replace("LINKS", repr(links))
+    pods = local(command, program.replace("save(3)", ""), 1, own=True)
+    pods.start()
+    pods.wait_until(lambda: published(pods) == ["output/step-1"])
+    step = pods.folder.attempts / "newest/output/step-1"
+    pods.wait_until(lambda: all((step / name).is_symlink() for name in links))
+    assert {name: str((step / name).readlink()) for name in links} == links
+    if victim == "pod":
+        pods.kill(0)
+        pods.start(0)
+    else:
+        os.kill(pods.child(0, "trainer"), signal.SIGKILL)
+    pods.end_with(0)
+    assert (pods.folder.output / "real").read_text() == "base"
+    assert (pods.folder.output / "latest/best").exists()

@@ -2,13 +2,18 @@
 agent says of its scratch.
 """
 
+import json
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
 from node_pods import GOOD
 from paddle_node import environment
-from paddle_node.agent import local_output
+from paddle_node.agent import local_output, other_files
 from paddle_node.agent.local_output import LocalOutput
 from paddle_node.contract import ExitCode
 from paddle_node.rendezvous import effects as e
@@ -32,7 +37,7 @@ def hear(saves: Saves, parts: dict, final: bool = False, **more: str) -> None:
 
 
 def checkpoint(name: str, content: str, changed: int) -> dict:
-    return {name: {"changed": changed, "files": {f"{name}/part": [3, content]}}}
+    return {name: m.Part(changed, {f"{name}/part": (3, content)})}
 
 
 def copy(saves: Saves, parts: dict, fault: str = "") -> m.Copy:
@@ -75,7 +80,7 @@ def test_what_was_deleted_on_the_volume_is_copied_again():
 @pytest.mark.parametrize("name", ["/etc/step-1", "output/../../step-1", "step-1", "output"])
 def test_a_name_outside_the_output_is_nobodys_checkpoint(name):
     saves = begin()
-    hear(saves, {"output/step-1": {"changed": 1, "files": {name: [3, "a"]}}})
+    hear(saves, {"output/step-1": m.Part(1, {name: (3, "a")})})
     assert not saves.list_complete()
     hear(saves, checkpoint(name, "a", 1))
     assert not saves.list_complete()
@@ -166,7 +171,7 @@ def test_files_that_vanish_hide_no_checkpoint(pod, monkeypatch):
     monkeypatch.setattr(durable, "walk", lambda folder: [gone, *walk(folder)]
                         if folder == pod.home else walk(folder))  # fmt: skip
     assert local.look(final=True, clean=True)
-    assert local.saves.parts["output/step-1"]["files"]
+    assert local.saves.parts["output/step-1"].files
 
 
 def test_what_changes_as_the_output_is_copied_is_copied_anew(pod, monkeypatch):
@@ -177,12 +182,13 @@ def test_what_changes_as_the_output_is_copied_is_copied_anew(pod, monkeypatch):
     def write(source, *more):
         if log.read_text() == "a":
             log.write_text("ab")
-        copied(source, *more)
+        return copied(source, *more)
 
     monkeypatch.setattr(publication, "copy", write)
     local.copy(m.Copy(1, "rest", "", []), local.interrupt())
     assert (local.saves.copied, local.saves.failed) == ("rest", "")
     publication.publish(pod.folder.attempt("run", 1), "rest", "", None, 1)
+    publication.install(pod.folder.attempt("run", 1))
     assert (pod.folder.attempt("run", 1) / "output/log").read_text() == "ab"
 
 
@@ -253,3 +259,177 @@ def test_more_files_than_a_message_can_name_close_no_connection(pod, monkeypatch
     start = m.Start(2, {}, "", local=True, earlier=1, kept=["output/step-3"])
     local.begin(pod, start, local.interrupt())
     assert len(list((pod.scratch(2) / "output").iterdir())) == 3, "no pod loses a checkpoint"
+
+
+PART = {"changed": 1, "files": {"output/step-1/part": [3, "a"]}}
+MALFORMED = [
+    ["output/step-1"],
+    {"output/step-1": []},
+    {"output/step-1": {"changed": 1}},
+    {"output/step-1": PART | {"changed": -1}},
+    {"output/step-1": PART | {"changed": "now"}},
+    {"output/step-1": PART | {"files": ["output/step-1/part"]}},
+    {"output/step-1": PART | {"files": {"output/step-1/part": 3}}},
+    {"output/step-1": PART | {"files": {"output/step-1/part": [3]}}},
+    {"output/step-1": PART | {"files": {"output/step-1/part": ["3", "a"]}}},
+    {"output/step-1": PART | {"files": {"output/step-1/part": [3, None]}}},
+    {"output/step-1": PART | {"files": {"output/step-1/part": [-3, "a"]}}},
+]
+STRANGE = [
+    {"output/step-2": PART},
+    {"output/a": {"changed": 1, "files": {"output/a": [3, "a"], "output": [1, ""]}}},
+    {"output/step-1": {"changed": 1, "files": {"output/other/part": [3, "a"]}}},
+    {"output/step-1": {"changed": 2**63 - 1, "files": {"output/step-1/\0": [3, "a"]}}},
+    {f"output/{'9' * 5000}": {"changed": 1, "files": {f"output/{'9' * 5000}/a": [3, ""]}}},
+    {"": {"changed": 1, "files": {"": [3, "a"]}}, "\udcff\n": PART, "output": None},
+]  # fmt: skip
+"""What has the form, and yet is nobody's checkpoint."""
+
+
+@pytest.mark.parametrize("parts", [*MALFORMED, *STRANGE, {"output/step-1": PART}])
+@pytest.mark.parametrize("recipe", ["", '["{rank}.bin"]'])
+def test_what_an_agent_lists_ends_no_rendezvous(tmp_path, parts, recipe):
+    settings = {"CHECKPOINTS": "local", "RESUME": '["{newest:output/step-*}"]', "ATTEMPTS": "9"}
+    run = Run(tmp_path, 1, CHECKPOINT_FILES=recipe, **settings)
+    run.come()
+    run.tell(0, m.Saves(0, True, {}))
+    run.train()
+    line = json.dumps({"kind": "Saves", "attempt": 1, "final": False, "parts": parts,
+                       "copied": "", "failed": "", "full": ""}).encode()  # fmt: skip
+    try:
+        listing = m.parse(line, *m.FROM_AGENT)
+    except ValueError:  # Its connection is closed.
+        assert parts in MALFORMED
+        return
+    assert parts not in MALFORMED and m.parse(m.encode(listing), *m.FROM_AGENT) == listing
+    run.tell(0, listing)
+    run.fall(0, 1)
+    run.tell(0, replace(listing, final=True))
+    run.clear()
+    assert (run.attempt, run.outcome) == (2, None)
+    resumable = run.files.scratch.saves.keys()
+    assert resumable == (
+        {"output/step-1"} if parts == {"output/step-1": PART} and not recipe else set()
+    )
+
+
+@pytest.mark.parametrize("run", ["9"], indirect=True)
+def test_pod_0_that_restarts_after_a_number_was_spent_costs_no_scratch(run):
+    """A pod is lost while the volume answers, so that the number is spent; then pod 0's container
+    restarts. Both come back with their scratch.
+    """
+    sent, answer = [], run.books.answer
+    parts = checkpoint("output/step-1", "a", 1)
+
+    def lose(question):
+        if isinstance(question, e.Begin):
+            run.lose(1)
+        return answer(question)
+
+    run.fall(0, 1)
+    run.books.answer = lose
+    for rank in (0, 1):
+        run.tell(rank, m.Saves(1, True, parts))
+    run.clear()
+    assert run.record.last.number == 2 and run.attempt == 1
+    run.serve()
+    broadcast = run.rendezvous._broadcast
+    run.rendezvous._broadcast = lambda message: (sent.append(message), broadcast(message))
+    for rank in (0, 1):
+        run.come(rank)
+        run.tell(rank, m.Saves(1, True, parts))
+    assert (run.files.scratch.attempt, *run.files.scratch.saves) == (2, "output/step-1")
+    start = next(message for message in sent if isinstance(message, m.Start))
+    assert (start.attempt, start.earlier) == (3, 1)
+
+
+def test_of_other_files_the_volume_has_nothing_half(pod, monkeypatch):
+    """While a checkpoint is copied, a log grows, a file is written anew, another one is about to be
+    renamed, and one is removed.
+    """
+    monkeypatch.setattr(other_files, "SETTLE", 0.5)
+    monkeypatch.setattr(other_files, "LARGE", 1000)
+    local, output = fill(pod), pod.scratch(1) / "output"
+    root = pod.folder.attempt("run", 1)
+    old = time.time() - 60
+
+    def write(name: str, text: str) -> None:
+        (output / name).parent.mkdir(exist_ok=True)
+        (output / name).write_text(text)
+
+    def change(*more):
+        monkeypatch.setattr(time, "sleep", sleep)
+        with (output / "log").open("a") as log:
+            log.write("3\n")
+        write("state.json", "{")
+        write("draft/shard-2", "x" * 3000)
+        (output / "gone").unlink()
+        (output / "rotated").replace(output / "rotated.1")
+        write("rotated", "new")
+
+    def copy(number: int) -> dict[str, str]:
+        local.look(final=True, clean=True)
+        local.copy(m.Copy(1, f"key-{number}", "output/step-1", []), local.interrupt())
+        assert local.saves.copied == f"key-{number}", local.saves
+        parts = [local.saves.parts["output/step-1"].files]
+        publication.publish(root, f"key-{number}", "output/step-1", parts, 1)
+        publication.install(root)
+        return {
+            path.relative_to(root / "output").as_posix(): path.read_text()
+            for path in (root / "output").rglob("*")
+            if path.is_file() and not path.is_symlink() and "step-1" not in path.parts
+        }
+
+    files = {"log": "1\n", "state.json": "{}", "gone": "x", "rotated": "old", "best": "b" * 2000}
+    for name, text in files.items():
+        write(name, text)
+        os.utime(output / name, (old, old))
+    os.mkfifo(output / "pipe")
+    (output / "up").symlink_to("../../../..")
+    (output / "real").symlink_to((output / "log").resolve())
+    assert copy(1) == files
+    assert (root / "output/up").readlink() == Path("../../../..")
+    assert (root / "output/real").readlink() == Path("log"), "the same in every attempt and pod"
+    best = (root / "output/best").stat().st_ino
+
+    with (output / "log").open("a") as log:
+        log.write("2\n")
+    write("state.json", '{"a": 1}')
+    write("draft/shard-1", "x" * 3000)
+    sleep = time.sleep
+    monkeypatch.setattr(time, "sleep", change)
+    assert copy(2) == {
+        "log": "1\n2\n3\n", "state.json": "{}", "rotated": "new", "rotated.1": "old",
+        "best": files["best"],
+    }  # fmt: skip
+    assert (root / "output/best").stat().st_ino == best, "what has not changed is not copied again"
+
+    sleep(0.6)
+    write("state.json", '{"a": 2}')
+    os.utime(output / "state.json", (old, old))
+    assert copy(3)["draft/shard-2"] == "x" * 3000
+    assert json.loads((root / "output/state.json").read_text()) == {"a": 2}
+
+
+def test_folders_too_deep_to_be_listed_keep_no_checkpoint_from_the_volume(pod):
+    local, root = fill(pod), pod.folder.attempt("run", 1)
+    (pod.scratch(1) / "output/log").write_text("text")
+
+    def copy(key: str) -> None:
+        local.look(final=True, clean=True)
+        local.copy(m.Copy(1, key, "output/step-1", []), local.interrupt())
+        parts = [local.saves.parts["output/step-1"].files]
+        publication.publish(root, key, "output/step-1", parts, 1)
+        publication.install(root)
+
+    copy("key-1")
+    folder = os.open(pod.scratch(1) / "output", os.O_RDONLY)
+    for _ in range(30):
+        os.mkdir("d" * 200, dir_fd=folder)
+        below = os.open("d" * 200, os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = below
+    os.close(folder)
+    copy("key-2")
+    assert local.saves.copied == "key-2"
+    assert (root / "output/log").read_text() == "text", "what the volume has stays"

@@ -2,13 +2,15 @@
 where records are split, a step more in one shard: each ends as undisturbed. Two to ten minutes per
 test.
 
-Two others have tests of their own: examples/launch (test_launcher.py) and examples/collective with
-dropout (test_collective.py).
+Two others have tests of their own: examples/launch without `checkpoints: local` (test_launcher.py)
+and examples/collective with dropout (test_collective.py).
 """
 
 import os
 import random
 import shutil
+import subprocess
+import sys
 from itertools import islice
 from pathlib import Path
 
@@ -31,6 +33,10 @@ STORMS = {
     "recommendation/job.yaml": (FREQUENT, SERVERS),
     "finetune/pretrain.yaml": ((), LAUNCHED),
     "finetune/finetune.yaml": ((), LAUNCHED),
+    "launch/job.yaml": (
+        ("checkpoints=local",),
+        "kill-rank/1@step-12,kill-pod/1@step-20,kill-pod/0@step-26",
+    ),
     "llama/job.yaml": ((), "kill-rank/1@step-25,spot-notice/0@step-45"),
     "tutorials/kubernetes-on-aws.yaml": (
         FREQUENT,
@@ -70,6 +76,8 @@ def examples(tmp_path: Path) -> Path:
             "resources": {"cpu": "1", "memory": "2Gi"},
         }
         (folder / name / "job.yaml").write_text(yaml.safe_dump(job))
+    sample = [sys.executable, "make_sample.py", "sample.csv"]
+    subprocess.run(sample, cwd=folder / "launch", check=True)
     dice = random.Random(1)
     flats = [
         (dice.randint(1, 9), dice.randint(1, 6), dice.randint(20, 180)) for _ in range(RECORDS)

@@ -9,20 +9,23 @@ import contextlib
 import json
 import os
 import shutil
+import stat
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from paddle_node import command_line
+from paddle_node import command_line, contract
+from paddle_node.agent.other_files import SETTLE, Content, copy_two_looks
 from paddle_node.environment import PodEnvironment
 from paddle_node.failure import BadData
 from paddle_node.rendezvous import messages as m
 from paddle_node.rendezvous.saves import REST
 from paddle_node.retry import disk_full, retry
 from paddle_node.runtimes import remarks
+from paddle_node.runtimes.attempt_output import lead
 from paddle_node.runtimes.checkpoint import file_fault, members, shows_its_end
 from paddle_node.runtimes.file_progress import resume_glob
 from paddle_node.runtimes.series import Series, newest_first
@@ -31,9 +34,9 @@ from paddle_node.volume.publication import LINK, OUTPUT
 
 LOOK = 0.5
 """Seconds between two looks at the scratch."""
-SETTLE, SETTLE_UNKNOWN = 1.5, 5.0
-"""Seconds for which a checkpoint must not change; longer where no recipe says what it consists
-of.
+SETTLE_UNKNOWN = 5.0
+"""Seconds for which a checkpoint must not change where no recipe says what it consists of; else
+`SETTLE`.
 """
 TRIES = 3
 """How often the scratch is looked at, and everything else on it copied, if that fails."""
@@ -49,12 +52,16 @@ class Abandoned(Exception):
     """The attempt is over, or another copy is asked for."""
 
 
+class _Unreadable(Exception):
+    """The scratch cannot be listed."""
+
+
 class _Seen(NamedTuple):
     """A checkpoint as it was last seen."""
 
     stamp: Stamp
     since: float
-    part: Mapping[str, Any] | None
+    part: m.Part | None
 
 
 class LocalOutput:
@@ -72,6 +79,10 @@ class LocalOutput:
         self._root: Path | None = None
         self._bringing = ""
         """The checkpoint that is not whole on the scratch yet."""
+        self._filled = 0
+        """When the scratch was last filled from the volume, in nanoseconds: what has not been
+        changed since is not this pod's.
+        """
         self._seen: dict[str, _Seen] = {}
         self._ended = 0.0
         """When the attempt's processes were first known to be gone; 0: some are left."""
@@ -82,6 +93,10 @@ class LocalOutput:
         """The threads that copy."""
         self._left_out: set[str] = set()
         """The checkpoints that no message has room for."""
+        self._unreadable = ""
+        """Why no other files were copied when that last failed."""
+        self._growing: dict[str, int] = {}
+        """The inodes of large files that were still written when others were copied; 0: said."""
         self._faults = 0
         """How many looks have failed, one after the other."""
         self.moved = time.monotonic()
@@ -98,6 +113,7 @@ class LocalOutput:
                 owner = self._read_owner(int(number))
                 if owner is not None and int(number) > self.saves.attempt:
                     self._root, self._bringing = Path(folder.path), owner["bringing"]
+                    self._filled = owner["filled"]
                     self.saves = m.Saves(int(number), True, {})
         with contextlib.suppress(OSError):  # The next look says so.
             self.look(final=True)
@@ -122,9 +138,12 @@ class LocalOutput:
             owner = self._read_owner(start.earlier)
             taken = start.local and owner is not None and earlier.is_dir()
             root = pod.scratch(start.attempt)
+            self._filled = owner["filled"] if taken and owner is not None else 0
             if taken:
                 root.mkdir(parents=True, exist_ok=True)
+                starts = {str(earlier), os.path.realpath(earlier)}
                 earlier.replace(root / OUTPUT)
+                lead(root / OUTPUT, starts, self._own)
             for entry in durable.entries(pod.home / "attempts"):
                 if not taken or Path(entry.path) != root:
                     shutil.rmtree(entry.path, ignore_errors=True)
@@ -136,7 +155,7 @@ class LocalOutput:
             (root / OUTPUT).mkdir(parents=True, exist_ok=True)
             kept = {name for name in start.kept if settled.get(name) is not None}
             kept |= self._left_out if kept else set()
-            keep = {file for name in kept for file in members(root / name)}
+            keep = {file for name in kept for file in _members(root / name)}
             for name in durable.names(root, self._glob):
                 if name not in kept:
                     _remove(root / name, keep)
@@ -149,8 +168,8 @@ class LocalOutput:
             self._note_owner(newest if start.bring else "")
             if start.bring and newest:
                 self._bring(root, newest, start.resumed["content"], turn)
-            if not taken:
-                self._bring_rest(root, turn)
+            if not self._filled:
+                self._filled = self._bring_others(root, turn)
             self._note_owner("")
 
     def _bring(self, root: Path, name: str, content: str, turn: int) -> None:
@@ -161,8 +180,8 @@ class LocalOutput:
             (of["files"] for of in records if (of["name"], of["key"]) == (name, content)), None
         )
         if files is None:  # Another run has left it.
-            files = {_below(file, volume): None for file in members(volume / name)}
-        for file in members(root / name):
+            files = {_below(file, volume): None for file in _members(volume / name)}
+        for file in _members(root / name):
             if _below(file, root) not in files:
                 file.unlink()
         for of, file in files.items():
@@ -170,17 +189,30 @@ class LocalOutput:
             if file is None or not self._has(root / of, file):
                 self._copy_file(volume / of, root / of, file, turn)
 
-    def _bring_rest(self, root: Path, turn: int) -> None:
-        """Takes from the volume what belongs to no checkpoint."""
+    def _bring_others(self, root: Path, turn: int) -> int:
+        """Takes from the volume what belongs to no checkpoint; of several pods' files of one name,
+        this pod's own. Returns when the last of them came, by the scratch's clock, but not 0.
+        """
         volume = self._pod.folder.attempt(self._pod.run_id, self.saves.attempt)
+        others, rank = publication.read_others(volume)["files"], self._pod.trainer_id
         names = durable.names(volume, self._glob)
-        saves = {file for name in names for file in members(volume / name)}
-        for path in durable.walk(volume / OUTPUT):
-            target = root / _below(path, volume)
-            if path not in saves and not path.is_dir() and not os.path.lexists(target):
-                self._copy_file(path, target, None, turn)
+        saves = {file for name in names for file in _members(volume / name)}
+        paths = [path for path in durable.walk(volume / OUTPUT) if not _is_folder(path)]
+        last = 1
+        paths.sort(key=lambda path: others.get(_below(path, volume), (0, "", -1))[2] != rank)
+        for path in paths:
+            place = _below(path, volume)
+            _, _, whose, of = others.get(place, (0, "", rank, place))
+            if path in saves or (whose != rank and of != place):
+                continue
+            if not os.path.lexists(root / of):
+                self._copy_file(path, root / of, None, turn)
+            last = max(last, (root / of).lstat().st_ctime_ns)
+        return last
 
     def _has(self, path: Path, file: list[Any]) -> bool:
+        if path.is_symlink():
+            return bool(file[1] == self._describe_link(path))
         try:
             return path.stat().st_size == int(file[0]) and self._checksum(path) == str(file[1])
         except FileNotFoundError:
@@ -189,7 +221,12 @@ class LocalOutput:
     def _note_owner(self, bringing: str) -> None:
         assert self._root is not None
         self._bringing = bringing
-        owner = {"rank": self._pod.trainer_id, "trainers": self._pod.trainers, "bringing": bringing}
+        owner = {
+            "rank": self._pod.trainer_id,
+            "trainers": self._pod.trainers,
+            "bringing": bringing,
+            "filled": self._filled,
+        }
         durable.write(self._root / OWNER, json.dumps(owner))
 
     def _read_owner(self, attempt: int) -> dict[str, Any] | None:
@@ -223,7 +260,7 @@ class LocalOutput:
     def _look(self, final: bool, clean: bool) -> bool:
         self._ended = (self._ended or time.monotonic()) if final else 0.0
         before = self.saves
-        parts: dict[str, Any] = {}
+        parts: dict[str, m.Part | None] = {}
         largest = 0
         if (root := self._root) is not None:
             names = durable.names(root, self._glob)
@@ -243,12 +280,13 @@ class LocalOutput:
         self.saves = replace(before, final=final, parts=parts, full=full)
         return self.saves != before
 
-    def _leave_out(self, parts: dict[str, Any]) -> None:
+    def _leave_out(self, parts: dict[str, m.Part | None]) -> None:
         """Counts the oldest checkpoints as not whole if one message cannot name all files."""
         room, before, self._left_out = ROOM, self._left_out, set()
-        changed = {name: of["changed"] for name, of in parts.items() if of}
+        whole = {name: part for name, part in parts.items() if part is not None}
+        changed = {name: part.changed for name, part in whole.items()}
         for name, _ in newest_first(changed, changed.get):
-            room -= sum(FACTS + len(of) for of in parts[name]["files"])
+            room -= sum(FACTS + len(of) for of in whole[name].files)
             if room < 0:
                 parts[name] = None
                 self._left_out.add(name)
@@ -260,7 +298,7 @@ class LocalOutput:
 
     def _look_at(
         self, root: Path, name: str, stamp: Stamp, age: float, clean: bool
-    ) -> Mapping[str, Any] | None:
+    ) -> m.Part | None:
         """Returns the files of a checkpoint; None: it is being written, or torn. `age`: the seconds
         for which it had not changed when it is first seen.
         """
@@ -271,23 +309,54 @@ class LocalOutput:
             return seen.part
         unsettled = not clean and now - seen.since < self._settle
         # Who was killed while it wrote may have left the half of a file.
-        if unsettled and not (self._ended and all(shows_its_end(root / of) for of, *_ in stamp)):
+        paths = [path for of, *_ in stamp if (path := root / of).is_file()]
+        if unsettled and not (self._ended and all(map(shows_its_end, paths))):
             return None
         last = self._pod.command.checkpoint_last.replace("{stem}", Path(name).stem)
         try:
-            if any(file_fault(root / of) for of, *_ in stamp):
+            if any(map(file_fault, paths)):
                 return None
             written = [changed for of, _, changed, _ in stamp if Path(of).name == last]
-            if written and any(changed > written[0] for _, _, changed, _ in stamp):
+            files = [part for part in stamp if not (root / part[0]).is_symlink()]
+            if written and any(changed > written[0] for _, _, changed, _ in files):
                 return None
-            files = {of: [size, self._checksum(root / of)] for of, size, _, _ in stamp}
+            contents = {of: self._describe(root / of) for of, *_ in stamp}
         except FileNotFoundError:
             return None
         if _stamp(root, root / name) != stamp:
             return None
-        part = {"changed": _changed(stamp), "files": files}
+        part = m.Part(max(0, _changed(stamp)), contents)
         self._seen[name] = seen._replace(part=part)
         return part
+
+    def _describe(self, path: Path) -> tuple[int, str]:
+        """Returns bytes and checksum of a file; for a link, of what it leads to, and where."""
+        size = path.stat().st_size if path.is_file() else 0
+        return size, self._describe_link(path) if path.is_symlink() else self._checksum(path)
+
+    def _describe_link(self, path: Path) -> str:
+        return LINK + self._read_link(path)
+
+    def _read_link(self, path: Path) -> str:
+        """Returns where a link leads; into the output: from the link's own folder, so that it leads
+        there in every attempt and pod.
+        """
+        target = str(path.readlink())
+        roots = [self._pod.home / "attempts" / "snapshot", *([self._root] if self._root else [])]
+        roots.append(self._pod.folder.attempt(self._pod.run_id, self.saves.attempt))
+        outputs = [root / OUTPUT for root in roots]
+        folder = next(path.parent.relative_to(at) for at in outputs if path.is_relative_to(at))
+        in_pod = contract.path(contract.UNPACKED, self._pod.environ) / OUTPUT
+        for output in (*outputs, self._own, in_pod):
+            for start in (str(output), os.path.realpath(output)):
+                if (inside := target.removeprefix(f"{start}/")) != target:
+                    return os.path.relpath(inside, folder)
+        return target
+
+    @property
+    def _own(self) -> Path:
+        """The output by the path that is the same in every attempt and pod."""
+        return contract.path(contract.ATTEMPT, self._pod.environ) / OUTPUT
 
     def _checksum(self, path: Path) -> str:
         state = path.stat()
@@ -356,25 +425,22 @@ class LocalOutput:
             self._check(turn)
             if root is None or saves.attempt > asked.attempt:  # A later one may never have run.
                 raise BadData("it belongs to another attempt")
-            if asked.key == REST:
-                files = self._list_rest(root, asked.published)
-            else:
-                part = saves.parts.get(asked.name, {"files": {}})
-                if part is None:
-                    raise BadData("it has changed")
-                files = part["files"]
+            part = saves.parts.get(asked.name, m.Part(0, {}))
+            if part is None:
+                raise BadData("it has changed")
             snapshot = self._pod.home / "attempts" / "snapshot"
             shutil.rmtree(snapshot, ignore_errors=True)
-            if asked.key != REST:
-                self._take_snapshot(root, snapshot, asked.name, files)
-                root = snapshot
+            self._take_snapshot(root, snapshot, asked.name, part.files)
         volume = self._pod.folder.attempt(self._pod.run_id, asked.attempt)
         place = volume / publication.COPIES / asked.key / str(self._pod.trainer_id)
+        shutil.rmtree(place, ignore_errors=True)  # What an earlier try has left.
         try:
-            for of, file in files.items():
+            # First: they are to be as they were when the checkpoint was complete.
+            others = self._copy_others(root, volume, place, asked, turn)
+            for of, file in part.files.items():
                 self._check(turn)
-                self._copy_file(root / of, place / of, file, turn)
-            publication.list_part(volume, asked.key, self._pod.trainer_id, files)
+                self._copy_file(snapshot / of, place / of, file, turn)
+            publication.list_part(volume, asked.key, self._pod.trainer_id, part.files, others)
         finally:
             shutil.rmtree(snapshot, ignore_errors=True)
 
@@ -388,27 +454,121 @@ class LocalOutput:
         for of in files:
             (snapshot / of).parent.mkdir(parents=True, exist_ok=True)
             if rewritten:
-                shutil.copy2(root / of, snapshot / of)
+                shutil.copy2(root / of, snapshot / of, follow_symlinks=False)
             else:
-                os.link(root / of, snapshot / of)
+                os.link(root / of, snapshot / of, follow_symlinks=False)
 
-    def _list_rest(self, root: Path, published: list[str]) -> dict[str, list[Any]]:
-        done = {file for name in published for file in members(root / name)}
-        files: dict[str, list[Any]] = {}
-        for path in durable.walk(root / OUTPUT):
-            if path.is_symlink():
-                files[_below(path, root)] = [0, f"{LINK}{path.readlink()}"]
-            elif path.is_file() and path not in done:
-                files[_below(path, root)] = [path.stat().st_size, self._checksum(path)]
-        return files
-
-    def _copy_file(self, source: Path, target: Path, file: list[Any] | None, turn: int) -> None:
+    def _copy_file(
+        self, source: Path, target: Path, file: Sequence[Any] | None, turn: int
+    ) -> Content:
         if source.is_symlink():
+            to = self._read_link(source)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.unlink(missing_ok=True)
-            target.symlink_to(source.readlink())
-            return
-        publication.copy(source, target, file, lambda: self._check(turn))
+            target.symlink_to(to)
+            return 0, LINK + to
+        size, checksum = publication.copy(source, target, file, lambda: self._check(turn))
+        return size, checksum
+
+    # What belongs to no checkpoint.
+
+    def _copy_others(
+        self, root: Path, volume: Path, place: Path, asked: m.Copy, turn: int
+    ) -> dict[str, Content]:
+        """Copies what the volume lacks of the pod's other files. Returns all that it has then."""
+        durable.refresh(volume / publication.PUBLISHED)
+        there: dict[str, set[Content]] = {}
+        kept: dict[str, Content] = {}
+        present = {_below(path, volume) for path in durable.walk(volume / OUTPUT)}
+        for at, (size, checksum, rank, of) in publication.read_others(volume)["files"].items():
+            if at in present:
+                there.setdefault(of, set()).add((size, checksum))
+            if rank == self._pod.trainer_id:
+                kept[of] = (size, checksum)
+
+        taken: dict[str, Content] = {}
+
+        def look() -> dict[str, os.stat_result]:
+            try:
+                return self._list_others(root, kept, asked)
+            except OSError as error:
+                raise _Unreadable(str(error)) from error
+
+        def take(of: str) -> Content | None:
+            self._check(turn)
+            content = self._take_other(root / of, place / of, there.get(of, ()), turn)
+            taken.update({of: content} if content is not None else {})
+            return content
+
+        def try_to_take(of: str) -> Content | None:
+            with contextlib.suppress(BadData):
+                return take(of)
+            return None
+
+        if asked.key == REST:  # No process is left that may write.
+            states = self._list_others(root, kept, asked)
+            return {of: content for of in states if (content := take(of)) is not None}
+        try:
+            others, growing = copy_two_looks(look, try_to_take, kept, lambda: self._check(turn))
+        except _Unreadable as fault:  # No reason to keep a checkpoint from the volume.
+            shutil.rmtree(place, ignore_errors=True)
+            before, self._unreadable = self._unreadable, str(fault)
+            if self._unreadable != before:
+                self._say(f"no other files go to the volume with {asked.name}: {fault}")
+            return kept
+        others = {of: content for of, content in others.items() if os.path.lexists(root / of)}
+        for of, content in taken.items():
+            if others.get(of) != content:
+                (place / of).unlink(missing_ok=True)
+        for of, state in growing.items():
+            if self._growing.get(of) == state.st_ino:
+                self._growing[of] = 0
+                self._say(
+                    f"{of} has {state.st_size / 1e6:,.1f} MB and is still written: the volume gets "
+                    "it when it is not, at the latest when the command has ended"
+                )
+            self._growing.setdefault(of, state.st_ino)
+        return others
+
+    def _list_others(
+        self, root: Path, kept: Collection[str], asked: m.Copy
+    ) -> dict[str, os.stat_result]:
+        """Returns the pod's own files and links that belong to no checkpoint; at the end, to none
+        that is on the volume.
+        """
+        names = asked.published if asked.key == REST else durable.names(root, self._glob)
+        real = [root / name for name in names if not (root / name).is_symlink()]
+        saves = {file for path in real for file in _members(path)}
+        states = {}
+        for path in durable.walk(root / OUTPUT):
+            with contextlib.suppress(FileNotFoundError):
+                of, state = _below(path, root), path.lstat()
+                own = state.st_ctime_ns > self._filled or of in kept
+                plain = stat.S_ISREG(state.st_mode) or stat.S_ISLNK(state.st_mode)
+                if own and plain and path not in saves:
+                    states[of] = state
+        return states
+
+    def _take_other(
+        self, path: Path, target: Path, there: Collection[Content], turn: int
+    ) -> Content | None:
+        """Copies a file as it is at one moment, unless the volume has it. Returns bytes and
+        checksum; None: it is gone. Raises BadData if it changes too fast.
+        """
+        try:
+            if path.is_symlink():
+                content = (0, self._describe_link(path))
+            else:
+                size = path.stat().st_size
+                known = any(size == bytes_there for bytes_there, _ in there)
+                content = (size, self._checksum(path) if known else "")
+            if content in there:
+                return content
+            return self._copy_file(path, target, None, turn)
+        except OSError:
+            if os.path.lexists(path):
+                raise
+            return None
 
     def _check(self, turn: int) -> None:
         self.moved = time.monotonic()
@@ -435,15 +595,27 @@ def _below(path: Path, folder: Path) -> str:
     return path.relative_to(folder).as_posix()
 
 
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
+
+
+def _members(path: Path) -> list[Path]:
+    """Returns the files of a checkpoint, and the links in its folder."""
+    if not _is_folder(path):
+        return members(path)
+    return [file for file in durable.walk(path) if file.is_symlink() or file.is_file()]
+
+
 def _stamp(root: Path, path: Path) -> Stamp:
-    """Returns name, size, time and inode of each file of a checkpoint; empty: it has no byte."""
+    """Returns name, size, time and inode of each file and link of a checkpoint; empty: it has no
+    byte.
+    """
     files = []
-    for file in members(path):
+    for file in _members(path):
         with contextlib.suppress(FileNotFoundError):
             state = file.lstat()
-            if not file.is_symlink():
-                stamp = (state.st_size, state.st_mtime_ns, state.st_ino)
-                files.append((_below(file, root), *stamp))
+            stamp = (state.st_size, state.st_mtime_ns, state.st_ino)
+            files.append((_below(file, root), *stamp))
     return tuple(sorted(files)) if any(size for _, size, _, _ in files) else ()
 
 
@@ -459,7 +631,7 @@ def _changed(stamp: Stamp) -> int:
 
 
 def _remove(path: Path, keep: set[Path]) -> None:
-    for file in members(path):
+    for file in _members(path):
         if file not in keep:
             file.unlink(missing_ok=True)
     if path.is_dir():

@@ -5,6 +5,7 @@ program's progress on the volume.
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from paddle_node.contract import ExitCode
 from paddle_node.environment import PodEnvironment
@@ -61,28 +62,35 @@ class Bookkeeper:
             case ask.RecordOutcome(outcome, ending):
                 return self._record_outcome(outcome, ending)
 
+    @property
+    def last(self) -> int:
+        """The number of the run's last attempt; 0: there is none."""
+        return self._record.last.number if self._record.identity is not None else 0
+
     def _take(self, scratch: Scratch) -> None:
         """Lets the progress know of the scratch if the run's last attempt wrote it."""
-        last = self._record.last.number if self._record.identity is not None else 0
-        counts = scratch.attempt == last
+        counts = scratch.attempt == self.last
         self._progress.scratch = scratch if counts else replace(scratch, attempt=0, saves={})
 
     def _publish_save(self, question: ask.Publish) -> on.Event:
         """Makes a checkpoint of what the pods have copied."""
         name, root = question.name, self._pod.folder.attempt(self._pod.run_id, question.attempt)
-
-        def publish() -> None:
-            publication.publish(
-                root, question.key, name, question.parts, self._pod.trainers, question.changed,
-                self._record.check,
-            )  # fmt: skip
-            publication.discard(root, question.gone)
-
+        publish = partial(
+            publication.publish, root, question.key, name, question.parts, self._pod.trainers,
+            question.changed, self._record.check,
+        )  # fmt: skip
         try:
-            retry(publish, self._say)
+            # What the record before names has to be in its place first.
+            for work in (partial(publication.install, root), publish):
+                retry(work, self._say)
         except (OSError, ValueError, LookupError, BadData) as error:
             self._say(f"{name or 'the output'} is not on the volume: {error}")
             return on.Published(question.key, str(error))
+        try:
+            retry(partial(publication.install, root), self._say)
+            retry(partial(publication.discard, root, question.gone), self._say)
+        except OSError as error:  # It counts; the next one, or the next attempt, completes it.
+            self._say(f"{name or 'the output'} is on the volume, but not in its place yet: {error}")
         return on.Published(question.key, "")
 
     def _begin(self, identity: Identity) -> on.Event:

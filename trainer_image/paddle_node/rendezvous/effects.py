@@ -55,7 +55,7 @@ class Publish(Frozen):
     attempt: int
     key: str
     name: str
-    parts: tuple[Mapping[str, list[Any]], ...] | None
+    parts: tuple[Mapping[str, tuple[int, str]], ...] | None
     changed: int
     gone: tuple[str, ...]
 

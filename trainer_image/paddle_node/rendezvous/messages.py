@@ -110,6 +110,15 @@ class Report(Message):
     """Where its trainers were when the attempt ended after a long silence; empty: unknown."""
 
 
+class Part(typed.Frozen):
+    """What a pod has of a checkpoint."""
+
+    changed: int
+    """When it was last changed, in nanoseconds."""
+    files: dict[str, tuple[int, str]]
+    """Bytes and checksum of each."""
+
+
 class Saves(Message):
     """The checkpoints on a pod's scratch, with `checkpoints: local`; sent whenever they change."""
 
@@ -117,10 +126,8 @@ class Saves(Message):
     """The attempt that wrote them; 0: the scratch has none that counts."""
     final: bool
     """No process of that attempt is left in the pod: nothing more comes."""
-    parts: dict[str, Any]
-    """By the checkpoint's name: {changed, files: {name: [bytes, checksum]}}; None: it is being
-    written.
-    """
+    parts: dict[str, Part | None]
+    """By the checkpoint's name; None: it is being written."""
     copied: str = ""
     """The last `Copy.key` that is on the volume."""
     failed: str = ""
@@ -279,7 +286,9 @@ def encode(message: Message) -> bytes:
     """Returns the message as one line."""
     return (
         json.dumps(
-            {"kind": type(message).__name__, **vars(message)}, separators=(",", ":")
+            {"kind": type(message).__name__, **vars(message)},
+            separators=(",", ":"),
+            default=vars,
         ).encode()
         + b"\n"
     )

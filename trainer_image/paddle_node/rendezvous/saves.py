@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from paddle_node.environment import PodEnvironment
 from paddle_node.rendezvous import effects as e
-from paddle_node.rendezvous.messages import Copy
+from paddle_node.rendezvous.messages import Copy, Part
 from paddle_node.rendezvous.messages import Saves as Listing
 from paddle_node.rendezvous.trainers import list_ranks
 from paddle_node.runtimes import Resumption, Scratch
@@ -28,7 +28,7 @@ MOST_NAMED = 3
 """Checkpoints that one sentence names."""
 REST = "rest"
 """The key of whatever else the pods' outputs have."""
-EMPTY: Mapping[str, Any] = {"changed": 0, "files": {}}
+EMPTY = Part(0, {})
 
 
 Step = Copy | e.Publish | str
@@ -40,9 +40,9 @@ class Save(NamedTuple):
 
     name: str
     changed: int
-    files: Mapping[str, list[Any]]
+    files: Mapping[str, tuple[int, str]]
     """Bytes and checksum of each; of a file that several pods have, the lowest rank's."""
-    parts: tuple[Mapping[str, list[Any]], ...]
+    parts: tuple[Mapping[str, tuple[int, str]], ...]
     """The files of each pod."""
 
     @property
@@ -54,7 +54,8 @@ class Save(NamedTuple):
 class Saves:
     """The scratch of all pods, as their agents describe it."""
 
-    def __init__(self, pod: PodEnvironment, check: CheckpointCheck | None) -> None:
+    def __init__(self, pod: PodEnvironment, check: CheckpointCheck | None, last: int = 0) -> None:
+        """`last`: the number of the run's last attempt; 0: there is none."""
         self._pods, self._processes = pod.trainers, pod.command.processes
         self._check = check
         self._listings: dict[int, Listing] = {}
@@ -73,10 +74,8 @@ class Saves:
         """What the program has deleted, and the volume is asked to delete."""
         self._backlog = False
         """What is copied is older than the newest on the volume: any newer one goes first."""
-        self._begun = 0
-        """The attempt that has begun."""
-        self.ran = 0
-        """The last attempt that ran; the one that has begun may never have."""
+        self._begun = last
+        """The attempt that has begun; it may never have run."""
         self._rested = 0
         """The attempt of which everything is on the volume."""
         self.full = ""
@@ -153,6 +152,11 @@ class Saves:
         return attempts.pop() if len(self._listings) == self._pods and len(attempts) == 1 else 0
 
     @property
+    def written(self) -> int:
+        """The attempt from whose scratch pods can take files; 0: none has any."""
+        return max((listing.attempt for listing in self._listings.values()), default=0)
+
+    @property
     def _place(self) -> int:
         """The attempt whose folder on the volume takes them: the last one, even if it never ran."""
         return max(attempt, self._begun) if (attempt := self.attempt) else 0
@@ -167,28 +171,32 @@ class Saves:
         return [saves[name] for name, _ in order]
 
     def _unite(self, name: str) -> Save | None:
-        parts = [self._listings[rank].parts.get(name, EMPTY) for rank in range(self._pods)]
-        if None in parts:
-            return None
-        files: dict[str, list[Any]] = {}
+        parts = []
+        for rank in range(self._pods):
+            if (part := self._listings[rank].parts.get(name, EMPTY)) is None:
+                return None
+            parts.append(part)
+        files: dict[str, tuple[int, str]] = {}
         for part in parts:
-            for of, file in part["files"].items():
+            for of, file in part.files.items():
                 files.setdefault(of, file)
         if not any(size for size, _ in files.values()):
             return None
-        if not all(map(publication.is_inside, (name, *files))):
+        folder = name not in files
+        inside = PurePosixPath(name) if folder else PurePosixPath(name).parent
+        if not all(map(publication.is_inside, (name, *files))) or not all(
+            PurePosixPath(of).is_relative_to(inside) for of in files
+        ):
             return None
         if self._check is not None:
-            folder = not files.keys() & {name}
-            inside = PurePosixPath(name) if folder else PurePosixPath(name).parent
             states = {
                 PurePosixPath(of).relative_to(inside).as_posix(): (file[0], 0)
                 for of, file in files.items()
             }
             if self._check.find_missing(states, "" if folder else PurePosixPath(name).stem):
                 return None
-        changed = max(part["changed"] for part in parts)
-        return Save(name, changed, files, tuple(part["files"] for part in parts))
+        changed = max(part.changed for part in parts)
+        return Save(name, changed, files, tuple(part.files for part in parts))
 
     def _suffices(self, save: Save) -> bool:
         """Whether no pod needs a file that another one has."""

@@ -89,6 +89,7 @@ class Server:
             books.identity,
             record.goodput.seconds,
             time.monotonic(),
+            books.last,
         )
         self._connections = Connections(pod, secret, self._serve_client, say)
         work = (

@@ -63,7 +63,8 @@ RUNNING = (State.STARTING, State.TRAINING, State.STOPPING)
 class Rendezvous:
     """`identity`: None before the run's first attempt.
 
-    `seconds`: where the time of the job's earlier attempts went, over all its runs.
+    `seconds`: where the time of the job's earlier attempts went, over all its runs. `last`: the
+    number of this run's last attempt; 0: there is none.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Rendezvous:
         identity: Identity | None,
         seconds: Mapping[str, float],
         now: float,
+        last: int = 0,
     ) -> None:
         self.members = members
         self.state = State.GATHERING
@@ -84,7 +86,7 @@ class Rendezvous:
         self._stopwatch = Stopwatch(Counter(seconds), now)
         self._since = now
         """When this state began."""
-        self._saves = Saves(pod, checkpoint_check(pod)) if pod.local else None
+        self._saves = Saves(pod, checkpoint_check(pod), last) if pod.local else None
         """What is on the pods' scratch; None: their commands write to the volume."""
         self._outcome: Outcome | None = None
         """How the run ends once what is on the scratch is copied."""
@@ -284,10 +286,9 @@ class Rendezvous:
         self._asked = False
         local, earlier, kept = False, 0, list[str]()
         if self._saves is not None:
-            earlier, kept = self._saves.ran or number - 1, self._saves.list_kept(resumption)
+            earlier, kept = self._saves.written, self._saves.list_kept(resumption)
             local = not self._saves.full
             self._saves.begin(number, resumption)
-            self._saves.ran = earlier
         trainers = Trainers(self._pod.trainers, self._pod.way.passes)
         if not self.members.is_complete(self.members.ready):
             # An agent was lost while the volume answered: the number is spent, the attempt never
@@ -298,8 +299,6 @@ class Rendezvous:
         else:
             members = [self.members[rank] for rank in range(self._pod.trainers)]
             self._attempt = CurrentAttempt(number, trainers, now)
-            if self._saves is not None:
-                self._saves.ran = number
             self.members.begin()
             self._identity = members[0].read
             self._looked = self._reported = now

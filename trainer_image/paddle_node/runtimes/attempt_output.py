@@ -274,7 +274,7 @@ class AttemptOutput:
             contract.path(at, self._pod.environ) for at in (contract.ATTEMPT, contract.UNPACKED)
         )
         starts = {str(earlier), os.path.realpath(earlier), *(str(at / OUTPUT) for at in in_pod)}
-        _lead(folder, starts, now)
+        lead(folder, starts, now)
 
     def _copy_open_files(self, copies: Collection[_Planned], attempt: int) -> bool:
         """Copies files of an attempt. Returns False if one was gone."""
@@ -394,7 +394,7 @@ def _unlock(folder: Path) -> int:
     return mode
 
 
-def _lead(folder: Path, earlier: Collection[str], now: Path) -> None:
+def lead(folder: Path, earlier: Collection[str], now: Path) -> None:
     """Makes the links in a folder that led into another one by one of its full paths lead to where
     its files are now. A call that is cut short leaves each link as it was, or as it is to be.
     """

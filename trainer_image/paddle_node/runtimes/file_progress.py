@@ -106,7 +106,7 @@ class FileProgress:
     def _published(self) -> dict[str, str]:
         """Returns the contents of what agents have copied to the volume, by name."""
         records = publication.read_records(self._root) if self._pod.local else ()
-        return {record["name"]: record["key"] for record in records if record["name"]}
+        return {record["name"]: record["key"] for record in records}
 
     def _find_content(self, name: str) -> str:
         """Returns the content of a checkpoint: the pods' scratch has the newest, if it has it."""

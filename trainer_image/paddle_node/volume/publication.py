@@ -3,7 +3,8 @@
 Each pod copies its files below `copies/<key>/<rank>/`, whole and flushed, with a list of them
 written last. One atomic record, `published/<number>.json`, then makes them a checkpoint: from there
 on, `install` moves them to `output`, now or, if it was cut short, in whoever continues from the
-attempt. What no record names is never read.
+attempt. What no record names is never read. What belongs to no checkpoint goes along: one record of
+all such files, `published/others`, comes just before that of the checkpoint.
 """
 
 import contextlib
@@ -19,9 +20,13 @@ from paddle_node.volume import durable
 
 COPIES, PUBLISHED = "copies", "published"
 """Folders of an attempt: what agents have copied, and the records."""
+OTHERS = "others"
+"""The record of what belongs to no checkpoint."""
 OUTPUT = "output"
 BLOCK, FLUSHED = 4 << 20, 256 << 20
 """Bytes that are read at once, and after which a copy is flushed: a flush shows no progress."""
+LONGEST_NAME = 256
+"""Characters that no file's name has."""
 LINK = "link:"
 """Begins the checksum of a link, which leads to the rest of it."""
 
@@ -38,17 +43,20 @@ def new_checksum() -> Any:
 
 def copy(
     source: Path, target: Path, file: Sequence[Any] | None, check: Callable[[], object]
-) -> None:
-    """Copies a file, whose bytes and checksum may be known. Under its name it is whole, flushed,
-    and those very bytes. `check` is called between blocks. Raises BadData if it is another content,
-    OSError.
+) -> list[Any]:
+    """Copies a file with these bytes and checksum; None: as it is at one moment, even if it grows.
+    Returns both. Under its name the copy is whole and flushed. `check` is called between blocks.
+    Raises BadData if the content is another one, or changes, OSError.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f".{os.urandom(6).hex()}.tmp")
     checksum, size = new_checksum(), 0
     try:
-        with source.open("rb") as stream, draft.open("xb", buffering=0) as copied:
-            while block := stream.read(BLOCK):
+        if (stream := durable.open_file(source)) is None:
+            raise BadData(f"{source} is no file")
+        with stream, draft.open("xb", buffering=0) as copied:
+            state = os.fstat(stream.fileno())
+            while block := stream.read(min(BLOCK, state.st_size - size)):
                 check()
                 checksum.update(block)
                 size += len(block)
@@ -57,22 +65,45 @@ def copy(
                 if not size % FLUSHED:
                     os.fsync(copied.fileno())
             os.fsync(copied.fileno())
-        if file is not None and [size, checksum.hexdigest()] != list(file[:2]):
-            raise BadData(f"{source} is damaged or was changed: its checksum is another one")
-        state = source.stat()
+            content = [size, checksum.hexdigest()]
+            if file is not None and content != list(file[:2]):
+                raise BadData(f"{source} is damaged or was changed: its checksum is another one")
+            if file is None and not _still_begins(stream, state, content, check):
+                raise BadData(f"{source} changes while it is copied")
         # The times say which checkpoint is the newest, and which file was written last.
         os.utime(draft, ns=(state.st_atime_ns, state.st_mtime_ns))
         draft.chmod(state.st_mode & 0o777 | 0o200)
         draft.replace(target)
     finally:
         draft.unlink(missing_ok=True)
+    return content
 
 
-def list_part(root: Path, key: str, rank: int, files: Files) -> None:
-    """Records that the pod of `rank` has copied its part. Raises OSError."""
-    for folder in {(_part(root, key, rank) / name).parent for name in files}:
-        durable.sync(folder)
-    durable.write(_part(root, key, rank).with_suffix(".json"), json.dumps(files))
+def _still_begins(
+    stream: Any, state: os.stat_result, content: Sequence[Any], check: Callable[[], object]
+) -> bool:
+    """Whether a file that may have changed since it was in this state begins with this content."""
+    now = os.fstat(stream.fileno())
+    if (now.st_size, now.st_mtime_ns) == (state.st_size, state.st_mtime_ns):
+        return bool(content[0] == state.st_size)
+    stream.seek(0)
+    checksum, left = new_checksum(), content[0]
+    while block := stream.read(min(BLOCK, left)):
+        check()
+        checksum.update(block)
+        left -= len(block)
+    return bool(not left and checksum.hexdigest() == content[1])
+
+
+def list_part(root: Path, key: str, rank: int, files: Files, others: Files) -> None:
+    """Records that the pod of `rank` has copied its part of a checkpoint. `others`: everything else
+    of the pod, be it copied now or on the volume already. Raises OSError.
+    """
+    part = _part(root, key, rank)
+    for folder in {(part / name).parent for name in (*files, *others)}:
+        if folder.is_dir():
+            durable.sync(folder)
+    durable.write(part.with_suffix(".json"), json.dumps({"files": files, "others": others}))
 
 
 def publish(
@@ -83,47 +114,91 @@ def publish(
     ranks: int,
     changed: int = 0,
     check: Callable[[], object] = lambda: None,
-) -> dict[str, Any]:
-    """Makes what the pods have copied under `key` the checkpoint `name`; of `parts`, what they were
-    to copy, not a byte may be missing; None: any files. `check` raises if the lease is no longer
-    held. Raises BadData, OSError.
+) -> None:
+    """Records what the pods have copied under `key`: the checkpoint `name`, of whose `parts` not a
+    byte may be missing, and what belongs to none; an empty name: only that. `check` raises if the
+    lease is no longer held. Raises BadData, OSError.
     """
-    files: dict[str, list[Any]] = {}
-    folders: set[str] = set()
+    lists = []
     for rank in range(ranks):
         path = _part(root, key, rank).with_suffix(".json")
         durable.refresh(path.parent)
         part = json.loads(path.read_text())
-        if parts is not None and part != {of: list(file) for of, file in parts[rank].items()}:
+        if parts is not None and part["files"] != {of: list(at) for of, at in parts[rank].items()}:
             raise BadData(f"{path} lists other files than the pod had announced")
-        if outside := [of for of in part if not is_inside(of)]:
+        if outside := [of for kind in part.values() for of in kind if not is_inside(of)]:
             raise BadData(f"{path} lists {outside[0]}, which is not below {OUTPUT}")
-        for of, (size, checksum) in part.items():
-            file = _part(root, key, rank) / of
-            if str(checksum).startswith(LINK):
-                file.lstat()
-            elif durable.stat(file).st_size != size:
-                raise BadData(f"{file} has not {size} bytes")
-            if changed and not file.is_symlink():  # The pods' clocks may differ.
-                os.utime(file, ns=(changed, changed))
-            place, there = of, root / of
-            differs = files.get(of, [size, checksum])[:2] != [size, checksum]
-            if differs and name:
-                continue  # Of a checkpoint, all pods take the same file.
-            above = list(map(str, PurePosixPath(of).parents))
-            in_the_way = of in folders or files.keys() & above or _is_folder(there)
-            if differs or (in_the_way and not name):
-                place = str(
-                    PurePosixPath(OUTPUT, f"pod-{rank}", PurePosixPath(of).relative_to(OUTPUT))
-                )
-            files.setdefault(place, [size, checksum, rank, of])
-            folders.update(map(str, PurePosixPath(place).parents))
-    records = read_records(root)
-    number = 1 + max((record["number"] for record in records), default=0)
-    record = {"number": number, "name": name, "key": key, "files": files}
-    durable.write(_record(root, record), json.dumps(record), check)
-    install(root)
-    return record
+        lists.append(part)
+    files: dict[str, list[Any]] = {}
+    for rank, part in enumerate(lists):
+        for of, content in part["files"].items():
+            copied = _part(root, key, rank) / of
+            _check_copy(copied, content)
+            if changed and not copied.is_symlink():  # The pods' clocks may differ.
+                os.utime(copied, ns=(changed, changed))
+            files.setdefault(of, [*content, rank, of])  # All pods take the same file.
+    records, before = read_records(root), read_others(root)["files"]
+    saved = files | _list_saved(records)
+    others = _place_others(root, key, [part["others"] for part in lists], saved)
+    gone = before.keys() - others.keys() - saved.keys()
+    durable.write(
+        root / PUBLISHED / OTHERS,
+        json.dumps({"key": key, "files": others, "gone": sorted(gone)}),
+        check,
+    )
+    if name:
+        number = 1 + max((record["number"] for record in records), default=0)
+        record = {"number": number, "name": name, "key": key, "files": files}
+        durable.write(_record(root, record), json.dumps(record), check)
+
+
+def _check_copy(file: Path, content: Sequence[Any]) -> None:
+    if str(content[1]).startswith(LINK):
+        file.lstat()
+    elif durable.stat(file).st_size != content[0]:
+        raise BadData(f"{file} has not {content[0]} bytes")
+
+
+def _place_others(
+    root: Path, key: str, parts: Sequence[Files], saved: Files
+) -> dict[str, list[Any]]:
+    """Returns the place of each file that belongs to no checkpoint, with what it is there: its name
+    in the pod, unless another file has that place. What is on the volume stays where it is.
+    """
+    before = read_others(root)["files"]
+    there = {(of, size, checksum): place for place, (size, checksum, _, of) in before.items()}
+    waiting, kept = [], []
+    for rank, part in enumerate(parts):
+        for of, content in part.items():
+            copied = _part(root, key, rank) / of
+            if os.path.lexists(copied):
+                _check_copy(copied, content)
+                waiting.append((of, content, rank))
+            elif (place := there.get((of, *content))) is None:
+                raise BadData(f"{copied} is missing")
+            else:
+                kept.append((place, [*content, rank, of]))
+    copied_names = {of for of, _, _ in waiting}
+    places: dict[str, list[Any]] = {}
+    for place, entry in kept:
+        # Where it is the same in several pods and one changes it, the others copy theirs next time.
+        if before[place][2] == entry[2] or place not in copied_names:
+            places.setdefault(place, entry)
+    taken = {**saved, **places}
+    folders = {str(above) for place in taken for above in PurePosixPath(place).parents}
+    for of, content, rank in waiting:
+        place, inside = of, PurePosixPath(of).relative_to(OUTPUT)
+        while (
+            (place in taken and list(taken[place][:2]) != list(content))
+            or place in folders
+            or taken.keys() & set(map(str, PurePosixPath(place).parents))
+            or _is_folder(root / place)
+        ):
+            inside = f"pod-{rank}" / inside
+            place = str(PurePosixPath(OUTPUT) / inside)
+        taken[place] = places.setdefault(place, [*content, rank, of])
+        folders.update(map(str, PurePosixPath(place).parents))
+    return places
 
 
 def read_records(root: Path) -> list[dict[str, Any]]:
@@ -136,31 +211,59 @@ def read_records(root: Path) -> list[dict[str, Any]]:
     return records
 
 
+def read_others(root: Path) -> dict[str, Any]:
+    """Returns the record of what belongs to no checkpoint: `files` has its bytes, checksum, rank,
+    and name in that rank's pod, by its place. Raises OSError.
+    """
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        return dict(json.loads((root / PUBLISHED / OTHERS).read_text()))
+    return {"key": "", "files": {}, "gone": []}
+
+
+def _list_saved(records: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    return {
+        place: content
+        for record in records
+        if not record.get("discarded")
+        for place, content in record["files"].items()
+    }
+
+
 def install(root: Path) -> None:
     """Moves what is recorded to its place, and removes what a newer record of the same name has
     replaced. The next call completes one that was cut short. Raises OSError.
     """
-    records = read_records(root)
-    for record in records:
+    records, others = read_records(root), read_others(root)
+    both = [record for record in (*records, others) if record["key"]]
+    for record in both:
         copied = root / COPIES / record["key"]
-        if copied.is_dir():
-            for place, (_, _, rank, of) in record["files"].items():
-                target = root / place
-                with contextlib.suppress(FileNotFoundError):
-                    source = copied / str(rank) / of
-                    source.lstat()
-                    _make_room(root, place)
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    source.replace(target)
-            for folder in {(root / place).parent for place in record["files"]}:
-                durable.sync(folder)
-            shutil.rmtree(copied, ignore_errors=True)
+        folders: set[Path] = set()
+        for place, (_, _, rank, of) in record["files"].items() if copied.is_dir() else ():
+            target = root / place
+            with contextlib.suppress(FileNotFoundError):
+                source = copied / str(rank) / of
+                source.lstat()
+                _make_room(root, place)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                source.replace(target)
+                folders.add(target.parent)
+        for folder in folders:
+            durable.sync(folder)
+    for key in {record["key"] for record in both}:
+        shutil.rmtree(root / COPIES / key, ignore_errors=True)
     newest = {record["name"]: record for record in records}
     for record in records:
         if record.get("discarded"):
-            _remove(root, record, ())
-        elif record["name"] and newest[record["name"]] is not record:
-            _remove(root, record, newest[record["name"]]["files"])
+            _remove(root, record["files"], others["files"])
+            _record(root, record).unlink(missing_ok=True)
+        elif newest[record["name"]] is not record:
+            _remove(root, record["files"], newest[record["name"]]["files"].keys() | others["files"])
+            _record(root, record).unlink(missing_ok=True)
+    if others["key"]:
+        _remove(root, others["gone"], _list_saved(records))
+        # The next copies of this key are not recorded yet.
+        done = json.dumps({"key": "", "files": others["files"], "gone": []})
+        durable.write(root / PUBLISHED / OTHERS, done)
 
 
 def discard(root: Path, names: Collection[str]) -> None:
@@ -175,7 +278,8 @@ def discard(root: Path, names: Collection[str]) -> None:
 def is_inside(name: str) -> bool:
     """Whether a name is that of something below the output, wherever its folder lies."""
     parts = PurePosixPath(name).parts
-    return len(parts) > 1 and parts[0] == OUTPUT and ".." not in parts
+    fits = "\0" not in name and max(map(len, parts), default=0) < LONGEST_NAME
+    return fits and len(parts) > 1 and parts[0] == OUTPUT and ".." not in parts
 
 
 def _is_folder(path: Path) -> bool:
@@ -193,17 +297,17 @@ def _make_room(root: Path, place: str) -> None:
         shutil.rmtree(root / place)
 
 
-def _remove(root: Path, record: Mapping[str, Any], but: Collection[str]) -> None:
-    folders = set()
-    for place in record["files"]:
+def _remove(root: Path, places: Collection[str], but: Collection[str]) -> None:
+    folders: set[Path] = set()
+    for place in places:
         if place not in but:
-            (root / place).unlink(missing_ok=True)
+            with contextlib.suppress(NotADirectoryError, IsADirectoryError):
+                (root / place).unlink(missing_ok=True)
             folders.update((root / place).relative_to(root).parents)
     for folder in sorted(folders, key=lambda folder: len(folder.parts), reverse=True):
         if len(folder.parts) > 1:  # Never `output` itself.
             with contextlib.suppress(OSError):
                 (root / folder).rmdir()
-    _record(root, record).unlink(missing_ok=True)
 
 
 def _record(root: Path, record: Mapping[str, Any]) -> Path:
