@@ -6,6 +6,7 @@ shrinks, or of a large one, the volume keeps what it has: the next checkpoint ta
 """
 
 import os
+import stat
 import time
 from collections.abc import Callable, Collection, Mapping
 from pathlib import PurePosixPath
@@ -36,7 +37,15 @@ def copy_two_looks(
     end, settled, first = time.monotonic() + SETTLE, time.time() - SETTLE, look()
     written = {of for of, state in first.items() if state.st_mtime > settled}
     written |= _find_large(first, written)
-    taken = {of: take(of) for of in _smallest_first(first.keys() - written, first)}
+    taken: dict[str, Content | None] = {}
+
+    def take_whole(of: str, least: int) -> None:
+        # What is written anew is shorter at first, even if it was not when it was looked at.
+        content = take(of)
+        taken[of] = content if content is not None and content[0] >= least else None
+
+    for of in _smallest_first(first.keys() - written, first):
+        take_whole(of, _count_bytes(first[of]))
     states, large = first, set[str]()
     if written:
         while time.monotonic() < end:
@@ -46,7 +55,12 @@ def copy_two_looks(
         changed = {of for of in states if _differs(first.get(of), states[of])}
         large = _find_large(states, changed)
         for of in _smallest_first((written | changed) & states.keys(), states):
-            taken[of] = None if of in large or _shrinks(first.get(of), states[of]) else take(of)
+            before, least = first.get(of), _count_bytes(states[of])
+            if of in changed and before is not None and before.st_ino == states[of].st_ino:
+                least = max(least, _count_bytes(before), kept.get(of, (0, ""))[0])
+            taken[of] = None
+            if of not in large:
+                take_whole(of, least)
     contents = {of: taken[of] or kept.get(of) for of in states if of in taken}
     left = {of: states[of] for of in large if of in changed}
     return {of: content for of, content in contents.items() if content is not None}, left
@@ -65,8 +79,8 @@ def _differs(before: os.stat_result | None, now: os.stat_result) -> bool:
     )
 
 
-def _shrinks(before: os.stat_result | None, now: os.stat_result) -> bool:
-    return before is not None and before.st_ino == now.st_ino and now.st_size < before.st_size
+def _count_bytes(state: os.stat_result) -> int:
+    return 0 if stat.S_ISLNK(state.st_mode) else state.st_size
 
 
 def _smallest_first(names: Collection[str], states: States) -> list[str]:
