@@ -433,3 +433,25 @@ def test_folders_too_deep_to_be_listed_keep_no_checkpoint_from_the_volume(pod):
     copy("key-2")
     assert local.saves.copied == "key-2"
     assert (root / "output/log").read_text() == "text", "what the volume has stays"
+
+
+def test_a_file_that_is_emptied_just_before_it_is_copied_is_not_taken(pod, monkeypatch):
+    """A program that writes it anew may be paused between both."""
+    local, copied = fill(pod), publication.copy
+    state = pod.scratch(1) / "output/state.json"
+    state.write_text('{"a": 1}')
+    old = time.time() - 60
+    os.utime(state, (old, old))
+    local.look(final=True, clean=True)
+
+    def empty(source, *more):
+        if source == state:
+            state.write_text("")
+        return copied(source, *more)
+
+    monkeypatch.setattr(publication, "copy", empty)
+    local.copy(m.Copy(1, "key", "output/step-1", []), local.interrupt())
+    assert local.saves.copied == "key"
+    root = pod.folder.attempt("run", 1)
+    assert json.loads((root / "copies/key/0.json").read_text())["others"] == {}
+    assert not (root / "copies/key/0/output/state.json").exists()
