@@ -363,7 +363,8 @@ assert number == 2, number
 numbers = {float(line) for line in (output / "log.txt").read_text().split()}
 assert numbers >= {1, 2}, numbers
 assert float((output / "latest").read_text()) >= 2
-assert json.loads((output / f"rank-{rank}.json").read_text())["number"] >= 1
+if LOST:  # Who is killed while it writes a file anew leaves the half of it on its own disk.
+    assert json.loads((output / f"rank-{rank}.json").read_text())["number"] >= 1
 assert not (output / "gone").exists()
 assert Path(os.fsdecode(b"output/odd\\n\\xff")).read_text() == "odd"
 tell(3)
@@ -373,7 +374,7 @@ save(3)
 
 @pytest.mark.parametrize("victim", ["pod", "process"])
 def test_other_files_end_no_earlier_than_the_checkpoint_they_go_with(command, victim):  # noqa: F811
-    pods = local(command, LOGGED, 2)
+    pods = local(command, f"LOST = {victim == 'pod'}\n{LOGGED}", 2)
     pods.start()
     pods.wait_until(lambda: published(pods) == ["output/step-1"])
     pods.wait_until((pods.folder.attempts / "newest/output/gone").exists)
