@@ -76,7 +76,11 @@ class ClusterAccount:
     def deployed_stacks(self) -> list[dict[str, Any]]:
         """The cluster's own stacks that exist."""
         stacks = list_all(self.client("cloudformation"), "describe_stacks", "Stacks[]")
-        return [stack for stack in stacks if belongs_to_cluster(stack, self.spec)]
+        return [
+            stack
+            for stack in stacks
+            if belongs_to_cluster(stack, self.spec) and stack["StackStatus"] != "DELETE_COMPLETE"
+        ]
 
     @property
     def outputs(self) -> dict[str, str]:

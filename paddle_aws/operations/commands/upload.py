@@ -78,9 +78,9 @@ def upload(
             "--to, or upload to the job's volume with --volume"
         )
     # The manifests look here for a job's local data file.
-    if to is None:
-        name = resolve_job(job, namespace).name
-        to = f"s3://{ClusterOutputs.load(outputs).bucket_name}/sources/{name}"
+    if not to:
+        bucket = ClusterOutputs.load(outputs).bucket_name
+        to = f"s3://{bucket}/sources/{resolve_job(job, namespace).name}"
     place = f"{to.rstrip('/')}/{path.resolve().name}"
     echo(bucket_upload.upload_files(client("s3"), path, place))
 

@@ -24,8 +24,10 @@ class ContainerRuntime:
     @classmethod
     def find(cls) -> Self:
         """Returns the first of docker and podman that answers. Raises BadInput if neither does."""
+        # Not through pipes: a process that one of them leaves behind would hold them open.
+        silent = subprocess.DEVNULL
         for name in filter(shutil.which, NAMES):
-            if subprocess.run([name, "info"], capture_output=True, check=False).returncode == 0:
+            if subprocess.call([name, "info"], stdout=silent, stderr=silent) == 0:
                 return cls(name)
         raise BadInput(
             "neither docker nor podman answers (`docker info`, `podman info`): install one of "

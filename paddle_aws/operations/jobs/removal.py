@@ -83,9 +83,9 @@ def remove_all(cluster: ClusterApi, name: str, namespace: str) -> list[str]:
         objects += _list_objects(cluster, kind.format(namespace), name)
     for place in objects:
         cluster.delete(place)
+    volumes = list(_list_objects(cluster, CLAIMS.format(namespace), name))
     # A volume has no namespace: one of an equally named job in another namespace is not ours.
     every = _list_objects(cluster, "/api/v1/persistentvolumes", name)
-    volumes = list(_list_objects(cluster, CLAIMS.format(namespace), name))
     for place, volume in every.items():
         claim = volume.get("spec", {}).get("claimRef", {})
         volumes += [place] if claim.get("namespace", namespace) == namespace else []

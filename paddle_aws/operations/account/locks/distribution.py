@@ -88,12 +88,12 @@ def _read_images(charts: str) -> tuple[str, dict[str, str]]:
     index = f"{charts.rstrip('/')}/index.yaml"
     try:
         listing = yaml.load(content(index), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        released = {
-            tuple(map(int, str(release["version"]).split("."))): release
+        released = [
+            release
             for release in listing["entries"][CHART]
             if re.fullmatch(r"\d+\.\d+\.\d+", str(release["version"]))
-        }
-        newest = released[max(released)]
+        ]
+        newest = max(released, key=lambda release: tuple(map(int, release["version"].split("."))))
         address = urljoin(index, newest["urls"][0])
         packed, url = content(address), hide_secrets(address)
         if hashlib.sha256(packed).hexdigest() != newest["digest"]:

@@ -133,8 +133,8 @@ def read_spot_prices(spec: ClusterSpec, kinds: list[str]) -> dict[str, dict[str,
     }
     try:
         with translate_errors():
-            ec2, path = client("ec2", spec.region), "SpotPriceHistory[]"
             for kind in kinds:
+                ec2, path = client("ec2", spec.region), "SpotPriceHistory[]"
                 which = {"InstanceTypes": [kind], **asked}
                 history = list(list_all(ec2, "describe_spot_price_history", path, **which))
                 if history:
