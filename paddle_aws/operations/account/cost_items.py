@@ -93,11 +93,9 @@ def estimate(
         usd, hourly = prices.get(item.price), item.price.endswith("-hour")
         month = run = None
         if usd is not None:
-            each = Decimal(usd) * Decimal(float(item.count)) * (HOURS if hourly else 1)
-            month, run = (
-                float(each) if item.always else 0.0,
-                float(each * Decimal(str(hours)) / HOURS),
-            )
+            whole = Decimal(usd) * Decimal(float(item.count)) * (HOURS if hourly else 1)
+            month = float(whole) if item.always else 0.0
+            run = float(whole * Decimal(str(hours)) / HOURS)
         sums = {"usd": usd, "month_usd": month, "run_usd": run}
         rows.append({**asdict(item), "count": float(item.count), "hourly": hourly, **sums})
     return rows

@@ -124,9 +124,13 @@ class Person:
         return self._run(f"cdk {command}", ["cdk", command, *arguments, "--no-version-reporting"])
 
     def _run(self, what: str, command: list[str]) -> list[str]:
-        environment = {"CDK_HOME": str(self.state / "cdk-home"), "NO_COLOR": "1"}
-        environment |= {"CDK_CI": "true", "CDK_NOTICES": "false"}
-        environment["CDK_DISABLE_CLI_TELEMETRY"] = "true"
+        environment = {
+            "CDK_HOME": str(self.state / "cdk-home"),
+            "CDK_DISABLE_CLI_TELEMETRY": "true",
+            "CDK_CI": "true",
+            "CDK_NOTICES": "false",
+            "NO_COLOR": "1",
+        }
         lines: deque[str] = deque(maxlen=10_000)
         pipes: dict[str, Any] = {
             "stdin": subprocess.DEVNULL,

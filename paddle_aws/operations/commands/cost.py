@@ -58,8 +58,9 @@ def cost(
     )
     say(f"list prices of {spec.region}, read {locked['read']} ({locked['source']})")
     if unknown:
-        spot = "; spot prices are read with AWS credentials alone"
-        say(f"unknown: {', '.join(unknown)}{spot * any('spot' in what for what in unknown)}")
+        spot = any("spot" in what for what in unknown)
+        why = "; spot prices are read with AWS credentials alone" if spot else ""
+        say(f"unknown: {', '.join(unknown)}{why}")
     say(f"left out: {LEFT_OUT}")
 
 

@@ -15,9 +15,12 @@ PUSHED = re.compile(
     r"(?P<repository>[^@:]+)@(?P<digest>sha256:(?P<short>[0-9a-f]{32})[0-9a-f]{32})"
 )
 """An image as `make push` writes it to image.json."""
-KINDS: tuple[str, ...] = ("docker.distribution.manifest.v2", "docker.distribution.manifest.list.v2")
-KINDS += ("oci.image.manifest.v1", "oci.image.index.v1")
-MEDIA_TYPES = [f"application/vnd.{kind}+json" for kind in KINDS]
+MEDIA_TYPES = [
+    "application/vnd.docker.distribution.manifest.v2+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.oci.image.index.v1+json",
+]
 
 
 def mark_used(image: str, say: Callable[[str], None]) -> None:

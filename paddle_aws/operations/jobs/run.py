@@ -301,9 +301,9 @@ def split_data(submission: Submission, follower: Follower) -> None:
     submission.delete_ended(cluster, data=True)
     cluster.apply(submission.data_job)
     last = follower.wait_until(waiting.has_data_ended)
-    failed, of = "", "environment" if last.unbuilt else "data"
+    failed, of = "", "data"
     if last.unbuilt:
-        failed = f"its environment could not be built: {last.reason}"
+        failed, of = f"its environment could not be built: {last.reason}", "environment"
     elif last.data is not None and last.data.phase == "failed":
         pod = culprit(pod for pod in last.pods if pod.component == "data")
         failed = f"the data split failed: {pod.failure if pod else last.data.reason}"

@@ -51,8 +51,9 @@ def forward_port(document: str, region: str, port: int, ready: Callable[[], None
     try:
         ready()
         response = {name: session[name] for name in ("SessionId", "TokenValue", "StreamUrl")}
-        session_of = [region, "StartSession", os.environ.get("AWS_PROFILE", "")]
-        command = [plugin, RESPONSE, *session_of, json.dumps(request), ssm.meta.endpoint_url]
+        profile, endpoint = os.environ.get("AWS_PROFILE", ""), ssm.meta.endpoint_url
+        start = ["StartSession", profile, json.dumps(request), endpoint]
+        command = [plugin, RESPONSE, region, *start]
         environment = {**os.environ, RESPONSE: json.dumps(response)}
         # The plugin's output goes to stderr, apart from the results; at Ctrl-C the plugin gets the
         # same signal.

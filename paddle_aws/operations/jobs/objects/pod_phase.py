@@ -20,8 +20,13 @@ from paddle_aws.operations.jobs.objects.object_fields import NOTICE_SECONDS, con
 from paddle_aws.operations.jobs.objects.paddle_noise import SOURCE, is_noise
 from paddle_aws.operations.screen import span
 
-BROKEN_PULLS: tuple[str, ...] = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName")
-BROKEN_PULLS += ("ErrImageNeverPull", "RegistryUnavailable")
+BROKEN_PULLS = (
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "InvalidImageName",
+    "ErrImageNeverPull",
+    "RegistryUnavailable",
+)
 NOT_CREATED = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 MOUNT_TROUBLE = ("FailedMount", "FailedAttachVolume", "FailedBinding")
 SANDBOX_TROUBLE = "FailedCreatePodSandBox"

@@ -27,8 +27,9 @@ class ProgramOutput:
     @classmethod
     def combine(cls, name: str, outputs: Iterable[Self]) -> Self:
         """Returns several outputs as one."""
-        files, sizes, times = zip(*((it.files, it.bytes, it.time) for it in outputs), strict=True)
-        return cls(name, sum(files), sum(sizes), max(times))
+        outputs = list(outputs)
+        files, size = sum(it.files for it in outputs), sum(it.bytes for it in outputs)
+        return cls(name, files, size, max(it.time for it in outputs))
 
     def as_json(self) -> dict[str, Any]:
         """Returns what `results --json` says of it, whose keys are a promise."""

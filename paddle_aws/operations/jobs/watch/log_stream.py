@@ -34,8 +34,16 @@ from paddle_aws.operations.screen import clean, console, say
 
 REOPEN_AFTER = 3600.0
 """Seconds for which a program may be silent before the stream is reopened."""
-COLOURS: tuple[str, ...] = ("cyan", "green", "magenta", "yellow", "blue")
-COLOURS += ("bright_cyan", "bright_green", "bright_magenta")
+COLOURS = (
+    "cyan",
+    "green",
+    "magenta",
+    "yellow",
+    "blue",
+    "bright_cyan",
+    "bright_green",
+    "bright_magenta",
+)
 
 
 @dataclass(frozen=True, order=True)
