@@ -37,10 +37,8 @@ class Clients(NamedTuple):
     what: str
     example: str
 
-    def __call__(self, prop: str, ranges: Iterable[str] | None) -> Iterator[Violation]:
+    def __call__(self, prop: str, ranges: Iterable[str]) -> Iterator[Violation]:
         """Refuses a value that is no such list."""
-        if ranges is None:
-            return
         if isinstance(ranges, str):
             yield from refuse_text(prop, ranges, ranges if "/" in ranges else self.example)
             return

@@ -7,6 +7,7 @@ from typing import Any, TypeVar, cast
 
 from aws_cdk import Token
 
+from constructs_lib.addresses import Clients
 from constructs_lib.rules import Rule, Text, Violation, refuse_text
 
 T = TypeVar("T")
@@ -37,11 +38,10 @@ def drop_tokens(values: Sequence[T]) -> Sequence[T]:
 
 def check(**values: tuple[Rule, Any]) -> Iterator[Violation]:
     """Yields the violations of properties, each given as its rule and its value. No rule judges a
-    token, nor those in a list.
+    token, nor those in a list of ranges; a token in place of that list is text, which it refuses.
     """
     for prop, (rule, value) in values.items():
-        judged = drop_tokens(value) if isinstance(value, list | tuple) else drop_token(value)
-        yield from rule(prop, judged)
+        yield from rule(prop, (drop_tokens if isinstance(rule, Clients) else drop_token)(value))
 
 
 def check_list(prop: str, rule: Text, values: Sequence[str]) -> Iterator[Violation]:

@@ -102,15 +102,17 @@ class NodeShape:
         return "SPOT" if self.spot else "ON_DEMAND"
 
     @property
-    def joining_labels(self) -> list[str]:
-        """`all_labels`, and the capacity's, as a kubelet takes them from a node that joins without
-        EKS's help.
-        """
-        labels = {**self.all_labels, CAPACITY_LABEL: self.capacity}
-        return [f"{key}={value}" for key, value in sorted(labels.items())]
+    def joining_labels(self) -> dict[str, str]:
+        """`all_labels`, and the capacity's, for a node that joins without EKS's help."""
+        return {**self.all_labels, CAPACITY_LABEL: self.capacity}
 
     @property
-    def joining_taints(self) -> list[str]:
+    def kubelet_labels(self) -> list[str]:
+        """`joining_labels`, as a kubelet takes them."""
+        return [f"{key}={value}" for key, value in sorted(self.joining_labels.items())]
+
+    @property
+    def kubelet_taints(self) -> list[str]:
         """`all_taints`, as a kubelet takes them."""
         return [f"{taint.key}={taint.value}:{taint.effect}" for taint in self.all_taints]
 

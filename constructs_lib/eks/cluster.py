@@ -149,15 +149,11 @@ class TrainingCluster(eks.Cluster):
             log_days=(log_days_or_none, log_days),
         )
         refuse(path, [*_too_few_zones(subnets), *violations])
-        capacity: dict[str, Any] = {
-            "default_capacity_type": eks.DefaultCapacityType.NODEGROUP,
-            "default_capacity": 0,
-        }
+        kind, count, pools = eks.DefaultCapacityType.NODEGROUP, 0, None
         if auto_mode_role:
+            kind, count = eks.DefaultCapacityType.AUTOMODE, None
             # AWS's own pool for add-ons; it also makes EKS let the role's machines join.
             pools = eks.ComputeConfig(node_pools=["system"], node_role=auto_mode_role)
-            automatic = eks.DefaultCapacityType.AUTOMODE
-            capacity = {"default_capacity_type": automatic, "compute": pools}
         endpoint = eks.EndpointAccess.PRIVATE
         if public_access_from:
             endpoint = eks.EndpointAccess.PUBLIC_AND_PRIVATE.only_from(*public_access_from)
@@ -173,7 +169,9 @@ class TrainingCluster(eks.Cluster):
             if options.get("ip_family") == eks.IpFamily.IP_V6
             else service_ipv4_cidr,
             "cluster_logging": list(eks.ClusterLoggingTypes) if log_days else None,
-            **capacity,
+            "default_capacity_type": kind,
+            "default_capacity": count,
+            "compute": pools,
             # The deployer is CloudFormation's role, not a person: cluster.yaml names the
             # administrators.
             "bootstrap_cluster_creator_admin_permissions": False,
@@ -226,7 +224,15 @@ class TrainingCluster(eks.Cluster):
     def _add_nodeless_addons(self, versions: Mapping[str, str]) -> None:
         for name in NODELESS_ADDONS:
             settings = {"enableNetworkPolicy": "true"} if name == "vpc-cni" else None
-            self.add_addon(name, version=versions.get(name), configuration=settings)
+            # Not by add_addon: a subclass's own may need what its constructor makes later.
+            ClusterAddon(
+                self,
+                name,
+                cluster=self,
+                addon_name=name,
+                version=versions.get(name),
+                configuration=settings,
+            )
 
     def _acknowledge_warnings(self) -> None:
         """Acknowledges warnings of the CDK, with the reasons."""

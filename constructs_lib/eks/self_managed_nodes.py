@@ -98,8 +98,8 @@ class SelfManagedNodes(NodeGroup):
 
 
 def _node_config(cluster: eks.ICluster, service_ipv4_cidr: str, shape: NodeShape) -> dict[str, Any]:
-    flags = [f"--node-labels={','.join(shape.joining_labels)}"]
-    if taints := shape.joining_taints:
+    flags = [f"--node-labels={','.join(shape.kubelet_labels)}"]
+    if taints := shape.kubelet_taints:
         flags.append(f"--register-with-taints={','.join(taints)}")
     joining = {
         "name": cluster.cluster_name,

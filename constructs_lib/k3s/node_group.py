@@ -150,8 +150,8 @@ class K3sNodeGroup(NodeGroup):
             },
             {
                 "server": cluster.server_url,
-                "node-label": shape.joining_labels,
-                "node-taint": shape.joining_taints,
+                "node-label": shape.kubelet_labels,
+                "node-taint": shape.kubelet_taints,
             },
             self._mount_files("k3s-agent.service"),
             props.get("extra_user_data"),

@@ -125,7 +125,7 @@ class DataChart(pod.PodChart):
         """Returns the Job without its metadata."""
         job = self._job
         splitters = job.data.splitters if job.data is not None else 1
-        variables = _environment(job, job.data, self._outputs, self._image, identity)
+        variables = _environment(job, job.data, self._outputs, self._trainer_image, identity)
         container = {
             "name": "data",
             "command": [contract.DATA_ENTRY_POINT],

@@ -54,7 +54,7 @@ class EnvironmentChart(pod.PodChart):
         container = {
             "name": "environment",
             "command": list(contract.BUILD_ENVIRONMENT),
-            "env": pod.environment(_environment(job, self._outputs, self._image)),
+            "env": pod.environment(_environment(job, self._outputs, self._trainer_image)),
             "envFrom": [{"secretRef": {"name": index.secret}}] if index and index.secret else None,
             "workingDir": contract.HOME,
         }

@@ -192,7 +192,7 @@ class TrainingChart(WaitingChart):
         )
         container = parts["container"] | {
             "args": [literal(argument) for argument in job.arguments],
-            "env": pod.environment(_environment(job, self.data_job, service, self._image)),
+            "env": pod.environment(_environment(job, self.data_job, service, self._trainer_image)),
             "envFrom": pod.environment_from(job, config),
             "ports": _container_ports(job),
             **pod.restart_rules(outputs),

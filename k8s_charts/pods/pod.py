@@ -57,7 +57,7 @@ class PodChart(JobChart):
         customize: Customize | None = None,
     ) -> None:
         super().__init__(scope, f"{job.name}{self.ending}", job, labels=labels)
-        self._job, self._outputs, self._image = job, outputs, image
+        self._job, self._outputs, self._trainer_image = job, outputs, image
         self._customize = customize
         self._mounted: list[tuple[Object, Object]] = []
         self._add_objects()
@@ -129,7 +129,7 @@ class PodChart(JobChart):
         Raises SettingError if `customize_pod` or the job's `pod` leaves a pod that breaks
         `pod_security`, or that the job's policies cannot find.
         """
-        job, image, auto = self._job, self._image, bool(self._outputs.auto_mode)
+        job, image, auto = self._job, self._trainer_image, bool(self._outputs.auto_mode)
         prepares = role in ("data", "environment")
         resources = job.data_resources if prepares else job.resources
         environment = names.environment(job, image) if role != "data" or job.reads_records else None

@@ -158,6 +158,8 @@ REFUSED: list[tuple[type[Construct], dict[str, Any], str]] = [
         {"public_access_from": "10.0.0.0/8"},
         "public_access_from is 10.0.0.0/8: allowed is a list, such as ['10.0.0.0/8']",
     ),
+    (TrainingCluster, {"public_access_from": Aws.URL_SUFFIX}, "allowed is a list, such as"),
+    (TrainingCluster, {"compute": "auto"}, "compute is auto: Made decides it: leave it out"),
     (TrainingCluster, {"log_days": 45}, "log_days is 45: allowed is 0, 1, 3, 5, 7, 14, 30"),
     (TrainingCluster, {"version": "36"}, "version is 36: allowed is text like 1.36"),
     (
