@@ -58,7 +58,8 @@ class Results:
         metric: str | Text = "nothing was held out (data.hold_out), so nothing was measured"
         name, better, measured = "metric", True, {}
         if evaluation is not None:
-            name, better, measured = evaluation.metric, evaluation.better, {name: evaluation.value}
+            name, better = evaluation.metric, evaluation.better
+            measured = {name: evaluation.value}
             metric = Text.assemble(
                 (f"{evaluation.value:.3f}", "bold green" if better else "bold yellow"),
                 f" on {evaluation.records:,} rows that no trainer saw; "

@@ -158,6 +158,19 @@ def test_a_data_pod_asleep_in_its_commit_takes_nothing_away_when_it_wakes(
     assert (job.data(), job.folder.data_manifest.read_bytes()) == before
 
 
+def test_a_data_pod_asleep_while_another_takes_its_place_records_no_file_that_is_gone(
+    job: Job, sources: list[Path]
+) -> None:
+    run = {"PADDLE_NODE_RUN_ID": "run"}
+    asleep = start(job, sources[0], POD_UID="asleep", AT="done", **run).stopped()
+    successor = start(job, sources[0], POD_UID="successor", AT="create", **run).stopped()
+    for pod in (asleep, successor):
+        os.kill(pod.pid, signal.SIGCONT)
+        pod.communicate()
+    assert (asleep.returncode, successor.returncode) == (1, 0)
+    assert job.records() == content(sources[0])
+
+
 def test_a_source_that_changes_between_two_indexes_is_refused_and_a_new_run_heals_it(
     job: Job, sources: list[Path]
 ) -> None:

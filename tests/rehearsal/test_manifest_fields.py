@@ -75,3 +75,8 @@ def test_what_cannot_be_rehearsed_is_refused_by_name(row):
     with pytest.raises(BadInput) as refused:
         manifests.read(changed(row["path"], row["value"], row.get("of", "Job")))
     assert row["refused"] in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_a_field_whose_name_only_begins_like_a_listed_one_is_refused():
+    with pytest.raises(BadInput, match="a field the rehearsal does not know"):
+        manifests.read(changed("spec/template/spec/securityContext\n", 1))

@@ -97,7 +97,7 @@ def paths(value: object, at: str = "") -> Iterator[str]:
 
 def _matches(path: str, fields: Container[str]) -> str | None:
     """The listed field that covers `path`: the path itself, or one of its parents with `.*`."""
-    ends = (match.start() for match in re.finditer(r"[.\[]|$", path))
+    ends = (match.start() for match in re.finditer(r"[.\[]|\Z", path))
     parents = [f"{path[:end]}.*" for end in ends]
     return next((name for name in (path, f"{path}[]", *reversed(parents)) if name in fields), None)
 

@@ -39,8 +39,7 @@ class PodFolders:
         shutil.copytree(self.image_files, root)
         for path in ("tmp", contract.HOME):
             path_inside(root, path).mkdir(parents=True, exist_ok=True)
-        outer_first = sorted(container.mounts, key=lambda mount: PurePosixPath(mount.path).parts)
-        for mount in outer_first:
+        for mount in sorted(container.mounts, key=_depth):
             source, place = self._mount_source(mount), path_inside(root, mount.path)
             if any(parent.is_symlink() for parent in place.parents if parent.is_relative_to(root)):
                 continue  # Within another mount: visible through that one.
@@ -96,3 +95,7 @@ def map_word(word: str, root: Path) -> str:
         inside = path_inside(root, word)
         return str(inside) if inside.exists() else word
     return word
+
+
+def _depth(mount: Mount) -> int:
+    return len(PurePosixPath(mount.path).parts)

@@ -56,7 +56,9 @@ def read(dockerfile: Path) -> Image:
         if instruction == "COPY" and not any(word.startswith("--from=") for word in words):
             copies.append(tuple(word for word in words if not word.startswith("--")))
         elif instruction == "ENV":
-            environment |= dict(word.split("=", 1) for word in words)
+            environment |= {
+                name: value for name, _, value in (word.partition("=") for word in words)
+            }
         elif instruction == "WORKDIR":
             working_dir = rest
     return Image(tuple(copies), environment, working_dir)

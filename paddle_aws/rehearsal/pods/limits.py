@@ -39,14 +39,18 @@ class Machine:
     @property
     def without_effect(self) -> list[WithoutEffect]:
         """Returns what it does not hold."""
-        namespaces = WithoutEffect(
-            "this machine forbids namespaces of users: processes run as you, and share the "
-            "machine's /dev/shm and /tmp",
-            ("runAsGroup", "runAsUser", "sizeLimit of /dev/shm"),
-        )
-        memory = "you may make no control group here: memory is this machine's"
-        groups = WithoutEffect(memory, ("limits.memory",))
-        return [namespaces] * (not self.namespaces) + [groups] * (self.groups is None)
+        notes = []
+        if not self.namespaces:
+            users = (
+                "this machine forbids namespaces of users: processes run as you, and share the "
+                "machine's /dev/shm and /tmp"
+            )
+            fields = ("runAsGroup", "runAsUser", "sizeLimit of /dev/shm")
+            notes.append(WithoutEffect(users, fields))
+        if self.groups is None:
+            memory = "you may make no control group here: memory is this machine's"
+            notes.append(WithoutEffect(memory, ("limits.memory",)))
+        return notes
 
 
 @functools.cache

@@ -278,13 +278,13 @@ class Pod:
         root = self._folders.container_root(container.name)
         command = [map_word(expand(word, running.environment), root) for word in probe.command]
         log, failures = self.host.logs / f"{self.facts.name}.{container.name}.probes.log", 0
-        while failures < probe.failures:
+        while True:
             if await running.run_beside(command, probe.timeout, log) != 0:
                 failures += 1
+                if failures >= probe.failures:
+                    return False
             elif kind == "startup":
                 return True
             else:
                 failures = 0
-            if failures < probe.failures:
-                await asyncio.sleep(probe.period)
-        return False
+            await asyncio.sleep(probe.period)

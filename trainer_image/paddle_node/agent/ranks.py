@@ -625,8 +625,9 @@ class Ranks:
                 python.listens = python.listens or entry.pid in sockets.listening
         may_start = {entry.pid for entry, file in found if PurePosixPath(file).name in MAY_START}
         for entry, _ in self._others:
-            words = " ".join(process_table.read_list(entry.pid, "cmdline"))
-            if words and entry.parent in may_start and entry.pid not in may_start:
+            if entry.parent not in may_start or entry.pid in may_start:
+                continue
+            if words := " ".join(process_table.read_list(entry.pid, "cmdline")):
                 started = self._started.setdefault((entry.parent, words), set())
                 started.add((entry.pid, entry.started))
         for python in self.all:
@@ -674,10 +675,12 @@ class Ranks:
             for word in command_line.split_python(["python", *words[1:]])[0][1:]
             if word[:1] == "-" and word[:2] not in ("--", "-W", "-X")
         )
-        folder = process_table.read_link(entry.pid, "cwd")
-        return not set(flags) & set("IES") and not any(
-            Path(folder, base, "sitecustomize.py").is_file() for base in path[: path.index(HOOK)]
-        )
+        if set(flags) & set("IES"):
+            return False
+        folder, before = process_table.read_link(entry.pid, "cwd"), path[: path.index(HOOK)]
+        with contextlib.suppress(OSError):  # It may not look there.
+            return not any(Path(folder, base, "sitecustomize.py").is_file() for base in before)
+        return False
 
 
 def _has_imported(pid: int) -> bool:

@@ -136,6 +136,8 @@ class Streams:
         # Without a seed, the files of a shard keep the source's order when sorted by name.
         name = f"{folder}/part-{self._index:05d}-{self._numbers[folder]:05d}"
         self._numbers[folder] += 1
+        # Not the root: if a pod that replaces this one has removed it, its parts are gone.
+        (self._root / folder).mkdir(exist_ok=True)
         return PartFile(self._root, name)
 
 
