@@ -149,7 +149,8 @@ class TrainingCluster(eks.Cluster):
             log_days=(log_days_or_none, log_days),
         )
         refuse(path, [*_too_few_zones(subnets), *violations])
-        kind, count, pools = eks.DefaultCapacityType.NODEGROUP, 0, None
+        count: int | None = 0
+        kind, pools = eks.DefaultCapacityType.NODEGROUP, None
         if auto_mode_role:
             kind, count = eks.DefaultCapacityType.AUTOMODE, None
             # AWS's own pool for add-ons; it also makes EKS let the role's machines join.
