@@ -248,8 +248,11 @@ def _cut_connections(target: _Target, *, half_open: bool) -> str:
     pid = target.rank.pid
     with ExitStack() as stack:
         ours = processes.signal_processes([pid], target.container.init, signal.SIGCONT, stack)
-        pairs = ((process, number) for process in ours for number in processes.sockets(pid))
-        count = sum(_cut(*pair, half_open) for pair in pairs)
+        count = sum(
+            _cut(process, number, half_open)
+            for process in ours
+            for number in processes.sockets(pid)
+        )
     return f"{count} connections" if count else "no effect: the rank has no connection"
 
 

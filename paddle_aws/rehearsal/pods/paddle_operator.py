@@ -100,6 +100,12 @@ def _pod(job: PaddleJob, role: str, number: int, host: Host, address: str) -> Po
         ),
         config_maps=(*first.config_maps, job.name),
     )
-    about = (job.namespace, template.labels, template.annotations)
-    facts = PodFacts(name, *about, address, template.service_account)
+    facts = PodFacts(
+        name,
+        job.namespace,
+        template.labels,
+        template.annotations,
+        address,
+        template.service_account,
+    )
     return Pod(host, template, facts, hostname=name)

@@ -65,9 +65,9 @@ def exposition(samples: Iterable[Sample], **common: str) -> str:
         text = ",".join(f'{label}="{_escape(v)}"' for label, v in {**common, **labels}.items())
         lines[name].append(f"{name}{{{text}}} {value!r}")
     families = [
-        "\n".join([f"# TYPE {name} gauge", f"# HELP {name} {FAMILIES[name]}", *of])
-        for name, of in lines.items()
-        if of
+        "\n".join([f"# TYPE {name} gauge", f"# HELP {name} {FAMILIES[name]}", *sample_lines])
+        for name, sample_lines in lines.items()
+        if sample_lines
     ]
     return "\n".join([*families, "# EOF\n"])
 
