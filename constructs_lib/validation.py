@@ -41,7 +41,8 @@ def check(**values: tuple[Rule, Any]) -> Iterator[Violation]:
     token, nor those in a list of ranges; a token in place of that list is text, which it refuses.
     """
     for prop, (rule, value) in values.items():
-        yield from rule(prop, (drop_tokens if isinstance(rule, Clients) else drop_token)(value))
+        judged = drop_tokens(value) if isinstance(rule, Clients) else drop_token(value)
+        yield from rule(prop, judged)
 
 
 def check_list(prop: str, rule: Text, values: Sequence[str]) -> Iterator[Violation]:

@@ -241,7 +241,8 @@ class MonthlyBudget(Construct):
         super().__init__(scope, id)
         violations = [*check(usd=(USD, usd)), *_wrong_emails(emails)]
         refuse(self.node.path, violations)
-        (key, value), kind = tag, budgets.CfnBudget
+        key, value = tag
+        kind = budgets.CfnBudget
         people = [
             kind.SubscriberProperty(subscription_type="EMAIL", address=email) for email in emails
         ]

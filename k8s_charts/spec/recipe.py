@@ -295,9 +295,10 @@ def apply(
     if len(reasons) > 1:
         both = " and ".join(reasons)
         return AppliedRecipe(f"no recipe: {both} know this command, name one of them as recipe", {})
-    for name, why in reasons.items():
-        return _apply(name, load_shipped()[name], why, command, job_settings)
-    return None
+    if not reasons:
+        return None
+    ((name, why),) = reasons.items()
+    return _apply(name, load_shipped()[name], why, command, job_settings)
 
 
 def _load_named(recipe: str, folder: Path) -> Recipe:
