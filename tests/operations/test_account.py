@@ -121,6 +121,9 @@ def test_a_wrong_upload_is_one_sentence(run: Run, folder: Path) -> None:
     )
     sentence = "gs://x/y/job.yaml is not an S3 address: s3://bucket/key is allowed\n"
     assert run("upload", "job.yaml", "--to", "gs://x/y") == Done(2, "", sentence)
+    (folder / "outputs.json").write_text("{}")
+    done = run("upload", "job.yaml", "--job", "No Name")
+    assert done.code == 2 and done.err.startswith("outputs.json: "), done.err
 
 
 def test_submit_uploads_the_local_file_first_and_once(

@@ -424,6 +424,7 @@ def check_leftovers_of_a_half_destroyed_cluster(
         "paddle-network": "DELETE_FAILED",
         "paddle-access": "UPDATE_COMPLETE",
         "paddle-storage": "CREATE_COMPLETE",
+        "paddle-cluster": "DELETE_COMPLETE",
     }
     created = "2026-11-21T00:00:00Z"
     stacks = [

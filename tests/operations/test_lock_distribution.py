@@ -54,6 +54,7 @@ class Publisher(FileServer):
                 "urls": ["chart.tgz"],
                 "digest": hashlib.sha256(packed).hexdigest(),
             },
+            {"version": "10.0.0", "urls": ["again.tgz"], "digest": "0" * 64},
             {"version": "11.0.0-rc1", "urls": ["test.tgz"], "digest": "0" * 64},
         ]
         sums = "".join(f"{digest}  {name}\n" for name, digest in SUMS.items())
