@@ -1,10 +1,11 @@
 """What becomes of the files that agents have copied to the volume, with `checkpoints: local`."""
 
+import errno
 from pathlib import Path
 
 import pytest
 from paddle_node.failure import BadData
-from paddle_node.volume import publication
+from paddle_node.volume import durable, publication
 
 
 def lay(root: Path, key: str, rank: int, **texts: str) -> publication.Files:
@@ -120,3 +121,35 @@ def test_the_next_copies_of_the_same_key_wait_for_their_own_record(tmp_path):
         publication.install(tmp_path)
         publish(tmp_path, "rest", "", None, 1)
         assert read(tmp_path) == {"log": text}
+
+
+@pytest.mark.parametrize("left", ["now", "by an earlier run"])
+def test_a_file_of_the_name_of_a_pods_folder_is_kept(tmp_path, left):
+    """No `pod-1/log` can be below a file `pod-1`."""
+    if left == "now":
+        lay(tmp_path, "rest", 0, **{"pod-1": "x", "log": "0"})
+    else:
+        lay(tmp_path, "rest", 0, log="0")
+        (tmp_path / "output").mkdir()
+        (tmp_path / "output/pod-1").write_text("x")
+    lay(tmp_path, "rest", 1, log="1")
+    publish(tmp_path, "rest", "", None, 2)
+    assert read(tmp_path) == {"pod-1": "x", "log": "0", "pod-1-2/log": "1"}
+
+
+def test_a_deletion_is_followed_although_the_record_after_it_failed_once(tmp_path, monkeypatch):
+    lay(tmp_path, "rest", 0, log="1")
+    publish(tmp_path, "rest", "", None, 1)
+    part, write = lay(tmp_path, "1", 0, epoch="x"), durable.write
+
+    def fail(path, *more):
+        if path.suffix == ".json":
+            raise OSError(errno.EIO, "I/O error")
+        write(path, *more)
+
+    monkeypatch.setattr(durable, "write", fail)
+    with pytest.raises(OSError, match="I/O"):
+        publish(tmp_path, "1", "output/epoch", [part], 1)
+    monkeypatch.setattr(durable, "write", write)
+    publish(tmp_path, "1", "output/epoch", [part], 1)
+    assert read(tmp_path) == {"epoch": "x"}

@@ -2,10 +2,14 @@
 agent says of its scratch.
 """
 
+import errno
 import json
 import os
+import shutil
 import time
+from contextlib import nullcontext
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -14,7 +18,7 @@ import pytest
 from node_pods import GOOD
 from paddle_node import environment
 from paddle_node.agent import local_output, other_files
-from paddle_node.agent.local_output import LocalOutput
+from paddle_node.agent.local_output import Abandoned, LocalOutput
 from paddle_node.contract import ExitCode
 from paddle_node.rendezvous import effects as e
 from paddle_node.rendezvous import events as on
@@ -455,3 +459,141 @@ def test_a_file_that_is_emptied_just_before_it_is_copied_is_not_taken(pod, monke
     root = pod.folder.attempt("run", 1)
     assert json.loads((root / "copies/key/0.json").read_text())["others"] == {}
     assert not (root / "copies/key/0/output/state.json").exists()
+
+
+def put(name: str, folder: Path) -> None:
+    """A file that has not changed for a while."""
+    path = folder / "output" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(name)
+    os.utime(path, (time.time() - 60,) * 2)
+
+
+def send(local: LocalOutput, pod, key: str, name: str = "output/step-1") -> set[str]:
+    """Publishes a checkpoint or, without a name, the rest. Returns what the volume has then."""
+    root = pod.folder.attempt("run", 1)
+    local.look(final=True, clean=True)
+    local.copy(m.Copy(1, key, name, []), local.interrupt())
+    assert local.saves.copied == key, local.saves
+    parts = [local.saves.parts[name].files] if name else None
+    publication.publish(root, key, name, parts, 1)
+    publication.install(root)
+    files = [path for path in (root / "output").rglob("*") if path.is_file()]
+    return {path.relative_to(root / "output").as_posix() for path in files}
+
+
+def replaced(pod, end: int = 0) -> LocalOutput:
+    """The pod that follows on another one; it is told to stop as it brings file number `end`."""
+    shutil.rmtree(pod.home)
+    local, copied, numbers = LocalOutput(pod, lambda text: None), publication.copy, count(1)
+
+    def stop(*more):
+        if next(numbers) == end:
+            local.interrupt()
+        return copied(*more)
+
+    start = m.Start(1, {"newest": "output/step-1", "content": "key"}, "", local=True, bring=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(publication, "copy", stop)
+        with pytest.raises(Abandoned) if end else nullcontext():
+            local.begin(pod, start, local.interrupt())
+    return local
+
+
+@pytest.mark.parametrize("end", [1, 2, 3])
+def test_what_a_pod_has_not_got_yet_is_not_deleted_on_the_volume(pod, end):
+    local = fill(pod)
+    for name in ("a", "b", "c"):
+        put(name, pod.scratch(1))
+    files = send(local, pod, "key")
+    assert files == send(replaced(pod, end), pod, "rest", "") == {"a", "b", "c", "step-1/part"}
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_a_pod_got_from_the_volume_is_there_by_its_new_name(pod, restarts):
+    local = fill(pod)
+    put("logs/a", pod.scratch(1))
+    send(local, pod, "key")
+    local, output = replaced(pod), pod.scratch(1) / "output"
+    if restarts:
+        local = LocalOutput(pod, lambda text: None)
+        local.recover(pod)
+    (output / "logs").rename(output / "logs.old")
+    assert send(local, pod, "rest", "") == {"logs.old/a", "step-1/part"}
+
+
+def test_a_pipe_on_the_volume_keeps_no_attempt_from_its_beginning(pod):
+    output = pod.folder.attempt("run", 1) / "output"
+    output.mkdir(parents=True)
+    os.mkfifo(output / "pipe")
+    fill(pod)
+
+
+def test_a_file_that_cannot_be_read_keeps_no_checkpoint_from_the_volume(pod, monkeypatch):
+    local, copied, said = fill(pod), publication.copy, []
+    local._say = said.append
+    for name in ("secret", "log"):
+        put(name, pod.scratch(1))
+
+    def refuse(source, *more):
+        if source.name == "secret":
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return copied(source, *more)
+
+    monkeypatch.setattr(publication, "copy", refuse)
+    for key in ("key-1", "key-2"):
+        assert send(local, pod, key) == {"log", "step-1/part"}
+    assert said == [
+        "output/secret cannot go to the volume: [Errno 13] Permission denied"
+    ]  # fmt: skip
+    local.copy(m.Copy(1, "rest", "", []), local.interrupt())
+    assert local.saves.failed == "rest", "a job is not done without it"
+
+
+@pytest.mark.parametrize("end", ["failed", "abandoned"])
+def test_a_copy_that_came_to_nothing_leaves_nothing_on_the_volume(pod, monkeypatch, end):
+    local, copied = fill(pod), publication.copy
+    copies = pod.folder.attempt("run", 1) / "copies"
+
+    def cut(*more):
+        copied(*more)
+        if end == "abandoned":
+            local.interrupt()
+            raise Abandoned
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(publication, "copy", cut)
+    local.look(final=True, clean=True)
+    local.copy(m.Copy(1, "key-1", "output/step-1", []), local.interrupt())
+    assert local.saves.copied == "" and (end == "abandoned" or not (copies / "key-1/0").exists())
+    monkeypatch.setattr(publication, "copy", copied)
+    assert send(local, pod, "key-2") == {"step-1/part"}
+    assert not list(copies.iterdir())
+
+
+def test_what_is_published_but_not_in_its_place_survives_the_next_copy(pod, monkeypatch):
+    local, install = fill(pod), publication.install
+    put("log", pod.scratch(1))
+    monkeypatch.setattr(publication, "install", lambda root: None)
+    assert send(local, pod, "key-1") == set()
+    local.copy(m.Copy(1, "key-2", "output/step-1", []), local.interrupt())
+    install(pod.folder.attempt("run", 1))
+    assert (pod.folder.attempt("run", 1) / "output/step-1/part").exists()
+    assert (pod.folder.attempt("run", 1) / "output/log").exists()
+
+
+def test_a_file_that_comes_to_a_checkpoint_as_others_are_listed_is_not_one_of_them(
+    pod, monkeypatch
+):
+    local, walk = fill(pod), durable.walk
+    local.look(final=True, clean=True)
+
+    def add(folder):
+        if folder == pod.scratch(1) / "output":
+            put("step-1/part-2", pod.scratch(1))
+        return walk(folder)
+
+    monkeypatch.setattr(durable, "walk", add)
+    local.copy(m.Copy(1, "key", "output/step-1", []), local.interrupt())
+    listed = json.loads((pod.folder.attempt("run", 1) / "copies/key/0.json").read_text())
+    assert listed["others"] == {}

@@ -23,7 +23,7 @@ from paddle_node.environment import PodEnvironment
 from paddle_node.failure import BadData
 from paddle_node.rendezvous import messages as m
 from paddle_node.rendezvous.saves import REST
-from paddle_node.retry import disk_full, retry
+from paddle_node.retry import disk_full, may_pass, retry
 from paddle_node.runtimes import remarks
 from paddle_node.runtimes.attempt_output import lead
 from paddle_node.runtimes.checkpoint import file_fault, members, shows_its_end
@@ -81,8 +81,10 @@ class LocalOutput:
         """The checkpoint that is not whole on the scratch yet."""
         self._filled = 0
         """When the scratch was last filled from the volume, in nanoseconds: what has not been
-        changed since is not this pod's.
+        changed since, and has its name of then, is not this pod's. 0: it is not filled yet.
         """
+        self._brought: set[str] = set()
+        """What it had then."""
         self._seen: dict[str, _Seen] = {}
         self._ended = 0.0
         """When the attempt's processes were first known to be gone; 0: some are left."""
@@ -95,6 +97,8 @@ class LocalOutput:
         """The checkpoints that no message has room for."""
         self._unreadable = ""
         """Why no other files were copied when that last failed."""
+        self._refused: set[str] = set()
+        """Other files of which was said that they cannot be copied."""
         self._growing: dict[str, int] = {}
         """The inodes of large files that were still written when others were copied; 0: said."""
         self._faults = 0
@@ -113,7 +117,7 @@ class LocalOutput:
                 owner = self._read_owner(int(number))
                 if owner is not None and int(number) > self.saves.attempt:
                     self._root, self._bringing = Path(folder.path), owner["bringing"]
-                    self._filled = owner["filled"]
+                    self._filled, self._brought = owner["filled"], set(owner["brought"])
                     self.saves = m.Saves(int(number), True, {})
         with contextlib.suppress(OSError):  # The next look says so.
             self.look(final=True)
@@ -138,8 +142,9 @@ class LocalOutput:
             owner = self._read_owner(start.earlier)
             taken = start.local and owner is not None and earlier.is_dir()
             root = pod.scratch(start.attempt)
-            self._filled = owner["filled"] if taken and owner is not None else 0
-            if taken:
+            self._filled, self._brought = 0, set()
+            if taken and owner is not None:
+                self._filled, self._brought = owner["filled"], set(owner["brought"])
                 root.mkdir(parents=True, exist_ok=True)
                 starts = {str(earlier), os.path.realpath(earlier)}
                 earlier.replace(root / OUTPUT)
@@ -170,6 +175,7 @@ class LocalOutput:
                 self._bring(root, newest, start.resumed["content"], turn)
             if not self._filled:
                 self._filled = self._bring_others(root, turn)
+                self._brought = {_below(path, root) for path in durable.walk(root / OUTPUT)}
             self._note_owner("")
 
     def _bring(self, root: Path, name: str, content: str, turn: int) -> None:
@@ -197,7 +203,9 @@ class LocalOutput:
         others, rank = publication.read_others(volume)["files"], self._pod.trainer_id
         names = durable.names(volume, self._glob)
         saves = {file for name in names for file in _members(volume / name)}
-        paths = [path for path in durable.walk(volume / OUTPUT) if not _is_folder(path)]
+        paths = [
+            path for path in durable.walk(volume / OUTPUT) if path.is_symlink() or path.is_file()
+        ]
         last = 1
         paths.sort(key=lambda path: others.get(_below(path, volume), (0, "", -1))[2] != rank)
         for path in paths:
@@ -226,6 +234,7 @@ class LocalOutput:
             "trainers": self._pod.trainers,
             "bringing": bringing,
             "filled": self._filled,
+            "brought": sorted(self._brought),
         }
         durable.write(self._root / OWNER, json.dumps(owner))
 
@@ -433,7 +442,7 @@ class LocalOutput:
             self._take_snapshot(root, snapshot, asked.name, part.files)
         volume = self._pod.folder.attempt(self._pod.run_id, asked.attempt)
         place = volume / publication.COPIES / asked.key / str(self._pod.trainer_id)
-        shutil.rmtree(place, ignore_errors=True)  # What an earlier try has left.
+        self._discard_copies(volume, asked.key)
         try:
             # First: they are to be as they were when the checkpoint was complete.
             others = self._copy_others(root, volume, place, asked, turn)
@@ -441,8 +450,26 @@ class LocalOutput:
                 self._check(turn)
                 self._copy_file(snapshot / of, place / of, file, turn)
             publication.list_part(volume, asked.key, self._pod.trainer_id, part.files, others)
+        except (OSError, BadData):  # Others may need the room.
+            if turn == self._turn:
+                shutil.rmtree(place, ignore_errors=True)
+            raise
         finally:
             shutil.rmtree(snapshot, ignore_errors=True)
+
+    def _discard_copies(self, volume: Path, key: str) -> None:
+        """Removes what earlier copies of this pod have left that became no checkpoint."""
+        durable.refresh(volume / publication.PUBLISHED)
+        records = [*publication.read_records(volume), publication.read_others(volume)]
+        recorded = {record["key"] for record in records} - {key}
+        for entry in durable.entries(volume / publication.COPIES):
+            if entry.name not in recorded:
+                part = Path(entry.path) / str(self._pod.trainer_id)
+                shutil.rmtree(part, ignore_errors=True)
+                part.with_suffix(".json").unlink(missing_ok=True)
+                if entry.name != key:
+                    with contextlib.suppress(OSError):  # Other pods' are there.
+                        Path(entry.path).rmdir()
 
     def _take_snapshot(
         self, root: Path, snapshot: Path, name: str, files: Mapping[str, Any]
@@ -485,8 +512,11 @@ class LocalOutput:
                 there.setdefault(of, set()).add((size, checksum))
             if rank == self._pod.trainer_id:
                 kept[of] = (size, checksum)
+        if not self._filled:  # No program ran that could have deleted what has not come yet.
+            return kept
 
         taken: dict[str, Content] = {}
+        refused: dict[str, OSError] = {}
 
         def look() -> dict[str, os.stat_result]:
             try:
@@ -501,9 +531,15 @@ class LocalOutput:
             return content
 
         def try_to_take(of: str) -> Content | None:
-            with contextlib.suppress(BadData):
+            try:
                 return take(of)
-            return None
+            except BadData:
+                return None
+            except OSError as error:
+                if may_pass(error):
+                    raise
+                refused[of] = error
+                return None
 
         if asked.key == REST:  # No process is left that may write.
             states = self._list_others(root, kept, asked)
@@ -520,6 +556,10 @@ class LocalOutput:
         for of, content in taken.items():
             if others.get(of) != content:
                 (place / of).unlink(missing_ok=True)
+        if new := refused.keys() - self._refused:
+            more = f" and {len(new) - 1} more" if len(new) > 1 else ""
+            self._say(f"{min(new)}{more} cannot go to the volume: {refused[min(new)]}")
+            self._refused |= new
         for of, state in growing.items():
             if self._growing.get(of) == state.st_ino:
                 self._growing[of] = 0
@@ -536,18 +576,18 @@ class LocalOutput:
         """Returns the pod's own files and links that belong to no checkpoint; at the end, to none
         that is on the volume.
         """
-        names = asked.published if asked.key == REST else durable.names(root, self._glob)
-        real = [root / name for name in names if not (root / name).is_symlink()]
-        saves = {file for path in real for file in _members(path)}
         states = {}
         for path in durable.walk(root / OUTPUT):
             with contextlib.suppress(FileNotFoundError):
                 of, state = _below(path, root), path.lstat()
-                own = state.st_ctime_ns > self._filled or of in kept
-                plain = stat.S_ISREG(state.st_mode) or stat.S_ISLNK(state.st_mode)
-                if own and plain and path not in saves:
+                changed = state.st_ctime_ns > self._filled or of not in self._brought
+                if (changed or of in kept) and _is_plain(state):
                     states[of] = state
-        return states
+        # Last: a file that came meanwhile to a checkpoint is one of the checkpoint's.
+        names = asked.published if asked.key == REST else durable.names(root, self._glob)
+        real = [root / name for name in names if not (root / name).is_symlink()]
+        saves = {_below(file, root) for path in real for file in _members(path)}
+        return {of: state for of, state in states.items() if of not in saves}
 
     def _take_other(
         self, path: Path, target: Path, there: Collection[Content], turn: int
@@ -597,6 +637,11 @@ def _below(path: Path, folder: Path) -> str:
 
 def _is_folder(path: Path) -> bool:
     return path.is_dir() and not path.is_symlink()
+
+
+def _is_plain(state: os.stat_result) -> bool:
+    """Whether it is a file or a link: no pipe, no socket."""
+    return stat.S_ISREG(state.st_mode) or stat.S_ISLNK(state.st_mode)
 
 
 def _members(path: Path) -> list[Path]:

@@ -8,6 +8,7 @@ all such files, `published/others`, comes just before that of the checkpoint.
 """
 
 import contextlib
+import itertools
 import json
 import os
 import shutil
@@ -137,10 +138,11 @@ def publish(
             if changed and not copied.is_symlink():  # The pods' clocks may differ.
                 os.utime(copied, ns=(changed, changed))
             files.setdefault(of, [*content, rank, of])  # All pods take the same file.
-    records, before = read_records(root), read_others(root)["files"]
+    records, before = read_records(root), read_others(root)
     saved = files | _list_saved(records)
     others = _place_others(root, key, [part["others"] for part in lists], saved)
-    gone = before.keys() - others.keys() - saved.keys()
+    # Those of a record that was not installed are still there.
+    gone = {*before["gone"], *before["files"]} - others.keys() - saved.keys()
     durable.write(
         root / PUBLISHED / OTHERS,
         json.dumps({"key": key, "files": others, "gone": sorted(gone)}),
@@ -187,15 +189,17 @@ def _place_others(
     taken = {**saved, **places}
     folders = {str(above) for place in taken for above in PurePosixPath(place).parents}
     for of, content, rank in waiting:
-        place, inside = of, PurePosixPath(of).relative_to(OUTPUT)
+        place, above, numbers = of, "", itertools.count(2)
         while (
             (place in taken and list(taken[place][:2]) != list(content))
             or place in folders
             or taken.keys() & set(map(str, PurePosixPath(place).parents))
             or _is_folder(root / place)
+            or (os.path.lexists(root / above) and not _is_folder(root / above))
         ):
-            inside = f"pod-{rank}" / inside
-            place = str(PurePosixPath(OUTPUT) / inside)
+            pod = f"{OUTPUT}/pod-{rank}"
+            above = pod if place == of else f"{pod}-{next(numbers)}"
+            place = str(above / PurePosixPath(of).relative_to(OUTPUT))
         taken[place] = places.setdefault(place, [*content, rank, of])
         folders.update(map(str, PurePosixPath(place).parents))
     return places
