@@ -78,7 +78,7 @@ class _Search(ClusterAccount):
             "bucket": spec.bucket.existing_name or "",
         }
         self._data = yaml.safe_load(text.substitute(names))
-        self._states = {it["StackName"]: it["StackStatus"] for it in self.deployed_stacks}
+        self._states = {stack["StackName"]: stack["StackStatus"] for stack in self.deployed_stacks}
         """States of the stacks that exist, by name."""
         self._owners: dict[str, str] = {}
         """The owning stack, by a resource's AWS id, name or ARN."""

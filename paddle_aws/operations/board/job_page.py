@@ -166,7 +166,9 @@ def read_usage(
         path = f"/apis/metrics.k8s.io/v1beta1/namespaces/{namespace}/pods"
         for item in cluster.get(path, labelSelector=selector(job)).get("items", ()):
             used = [container["usage"] for container in item["containers"]]
-            cores, size = (sum(quantity(it[name]) for it in used) for name in ("cpu", "memory"))
+            cores, size = (
+                sum(quantity(amounts[name]) for amounts in used) for name in ("cpu", "memory")
+            )
             usage[item["metadata"]["name"]] = {"cores": cores, "bytes": size}
     nodes = {pod["node"] for pod in pods}
     place = "/api/v1/namespaces/kube-system/pods"

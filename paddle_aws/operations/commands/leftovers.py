@@ -25,8 +25,13 @@ def leftovers(config: Config = CLUSTER, json: Json = False) -> None:
         print_json({"left": [asdict(leftover) for leftover in left], "not_asked": unasked})
     elif left:
         rows = [
-            (it.service, it.id, it.expected or it.problem or "unexpected", it.command)
-            for it in left
+            (
+                leftover.service,
+                leftover.id,
+                leftover.expected or leftover.problem or "unexpected",
+                leftover.command,
+            )
+            for leftover in left
         ]
         print_table(("SERVICE", "WHAT", "WHY", "REMOVE IT WITH"), rows)
     for reason, names in unasked.items():

@@ -161,9 +161,9 @@ def _show(name: str, passes: list[PassResult], outputs: list[ProgramOutput]) -> 
         _show_passes(passes)
     if outputs:
         lines = []
-        for it in fold(outputs):
-            since = age(datetime.fromtimestamp(it.time, UTC))
-            lines.append([it.name, str(it.files), decimal(it.bytes), since])
+        for output in fold(outputs):
+            since = age(datetime.fromtimestamp(output.time, UTC))
+            lines.append([output.name, str(output.files), decimal(output.bytes), since])
         columns = ("OUTPUT", "FILES", "SIZE", "AGE")
         print_table(columns, lines, right=("FILES", "SIZE"), folds="OUTPUT")
         say(f"`--download {OUTPUT}/NAME` fetches a file or a folder, `--download {OUTPUT}` all")

@@ -234,7 +234,7 @@ class RehearsalBackend(SavedResults):
         runs = [document for document in documents if document["kind"] in GROUPS]
         training = newest_training(runs)
         maps = [document for document in documents if document["kind"] == "ConfigMap"]
-        configs = {it["metadata"]["name"]: it.get("data", {}) for it in maps}
+        configs = {config["metadata"]["name"]: config.get("data", {}) for config in maps}
         return settings_of(training, lambda name: configs.get(name, {})) if training else {}
 
     @contextmanager

@@ -117,7 +117,9 @@ def remove(cluster: ClusterApi, place: str) -> None:
         # Kubernetes' own finalizers wait for the pods; any other waits for the controller that set
         # it.
         finalizers = document.get("metadata", {}).get("finalizers", ())
-        holders = [it for it in finalizers if "/" in it.removeprefix("kubernetes.io/")]
+        holders = [
+            finalizer for finalizer in finalizers if "/" in finalizer.removeprefix("kubernetes.io/")
+        ]
         waits = "a pod that belongs to it or uses it has not ended"
         if holders:
             waits = f"{', '.join(holders)} holds it: does its controller run?"

@@ -389,7 +389,7 @@ class AccountChecks(ClusterAccount):
         named = f"Kubernetes {cluster.version}"
         versions = self.client("eks").describe_cluster_versions(includeAll=True)["clusterVersions"]
         date = "endOfStandardSupportDate"
-        ends = {it["clusterVersion"]: it[date] for it in versions if date in it}
+        ends = {version["clusterVersion"]: version[date] for version in versions if date in version}
         if cluster.version not in ends:
             newest = ", ".join(sorted(ends)[-3:]) or "none"
             yield problem(

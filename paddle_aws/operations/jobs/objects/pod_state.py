@@ -172,7 +172,9 @@ def states(
     for name in lacking:
         # A refusal that is older than the newest pod no longer holds.
         ages = (creation_time(pod) for pod in pods if label(pod, JOB_NAME) == name)
-        failures = [it for it in events.get(name, ()) if it.get("reason") == "FailedCreate"]
+        failures = [
+            event for event in events.get(name, ()) if event.get("reason") == "FailedCreate"
+        ]
         last = max(failures, key=time_of, default=None)
         if last is not None and time_of(last) >= max(ages, default=""):
             refused[name] = refusal(str(last.get("message", "")))

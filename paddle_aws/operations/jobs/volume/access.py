@@ -222,7 +222,9 @@ def inspection_pod(job_template: Object, job: str, name: str, token: str, write:
     makers = [{**maker, "args": maker["args"][:1], **changed} for maker in makers]
     kept = ("securityContext", "tolerations", "imagePullSecrets")
     pod["spec"] |= {field: spec[field] for field in kept if field in spec}
-    pod["spec"]["volumes"] = [it for it in spec.get("volumes", ()) if it["name"] == "job"]
+    pod["spec"]["volumes"] = [
+        volume for volume in spec.get("volumes", ()) if volume["name"] == "job"
+    ]
     if makers:
         pod["spec"]["initContainers"] = makers
     return pod

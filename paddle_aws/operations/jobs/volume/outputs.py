@@ -28,8 +28,9 @@ class ProgramOutput:
     def combine(cls, name: str, outputs: Iterable[Self]) -> Self:
         """Returns several outputs as one."""
         outputs = list(outputs)
-        files, size = sum(it.files for it in outputs), sum(it.bytes for it in outputs)
-        return cls(name, files, size, max(it.time for it in outputs))
+        files = sum(output.files for output in outputs)
+        size = sum(output.bytes for output in outputs)
+        return cls(name, files, size, max(output.time for output in outputs))
 
     def as_json(self) -> dict[str, Any]:
         """Returns what `results --json` says of it, whose keys are a promise."""
