@@ -16,7 +16,7 @@ from unittest.mock import Mock
 
 import pytest
 from node_pods import GOOD
-from paddle_node import environment
+from paddle_node import environment, retry
 from paddle_node.agent import local_output, other_files
 from paddle_node.agent.local_output import Abandoned, LocalOutput
 from paddle_node.contract import ExitCode
@@ -465,7 +465,7 @@ def put(name: str, folder: Path) -> None:
     """A file that has not changed for a while."""
     path = folder / "output" / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(name)
+    path.write_bytes(os.fsencode(name))
     os.utime(path, (time.time() - 60,) * 2)
 
 
@@ -529,23 +529,26 @@ def test_a_pipe_on_the_volume_keeps_no_attempt_from_its_beginning(pod):
     fill(pod)
 
 
-def test_a_file_that_cannot_be_read_keeps_no_checkpoint_from_the_volume(pod, monkeypatch):
-    local, copied, said = fill(pod), publication.copy, []
+@pytest.mark.parametrize("error", [errno.EACCES, errno.EIO])
+def test_a_file_that_cannot_be_read_keeps_no_checkpoint_from_the_volume(pod, monkeypatch, error):
+    local, opened, said = fill(pod), durable.open_file, []
     local._say = said.append
     for name in ("secret", "log"):
         put(name, pod.scratch(1))
 
-    def refuse(source, *more):
+    def refuse(source):
+        stream = opened(source)
         if source.name == "secret":
-            raise PermissionError(errno.EACCES, "Permission denied")
-        return copied(source, *more)
+            stream = Mock(wraps=stream, __enter__=Mock(), __exit__=Mock(return_value=None))
+            stream.read.side_effect = OSError(error, "no")
+        return stream
 
-    monkeypatch.setattr(publication, "copy", refuse)
+    monkeypatch.setattr(durable, "open_file", refuse)
+    monkeypatch.setattr(retry, "DEADLINE", 0)
     for key in ("key-1", "key-2"):
         assert send(local, pod, key) == {"log", "step-1/part"}
-    assert said == [
-        "output/secret cannot go to the volume: [Errno 13] Permission denied"
-    ]  # fmt: skip
+    assert said == [f"output/secret cannot go to the volume: [Errno {error}] no: "
+                    f"'{pod.scratch(1)}/output/secret'"]  # fmt: skip
     local.copy(m.Copy(1, "rest", "", []), local.interrupt())
     assert local.saves.failed == "rest", "a job is not done without it"
 
@@ -597,3 +600,72 @@ def test_a_file_that_comes_to_a_checkpoint_as_others_are_listed_is_not_one_of_th
     local.copy(m.Copy(1, "key", "output/step-1", []), local.interrupt())
     listed = json.loads((pod.folder.attempt("run", 1) / "copies/key/0.json").read_text())
     assert listed["others"] == {}
+
+
+def test_a_folder_that_is_renamed_as_it_is_listed_stays_on_the_volume(pod, monkeypatch):
+    local, entries = fill(pod), durable.entries
+    put("logs/a", pod.scratch(1))
+    logs = pod.scratch(1) / "output/logs"
+    assert send(local, pod, "key-1") == {"logs/a", "step-1/part"}
+
+    def rename(folder):
+        if folder == logs and logs.exists():
+            logs.rename(logs.with_name("a new name"))
+        return entries(folder)
+
+    monkeypatch.setattr(durable, "entries", rename)
+    assert send(local, pod, "key-2") == {"a new name/a", "step-1/part"}
+
+
+def test_a_folder_that_is_renamed_as_it_is_copied_stays_until_the_next_copy(pod, monkeypatch):
+    local, copied = fill(pod), publication.copy
+    logs = pod.scratch(1) / "output/logs"
+    put("logs/a", pod.scratch(1))
+    send(local, pod, "key-1")
+    put("z", pod.scratch(1))
+
+    def rename(*more):
+        if logs.exists():
+            logs.rename(logs.with_name("old"))
+        return copied(*more)
+
+    monkeypatch.setattr(publication, "copy", rename)
+    assert send(local, pod, "key-2") == {"logs/a", "step-1/part", "z"}
+    assert send(local, pod, "key-3") == {"old/a", "step-1/part", "z"}
+
+
+@pytest.mark.parametrize("name", ["n" * 255, "a\nb", os.fsdecode(b"\xff" * 255)])
+def test_a_file_of_any_name_comes_to_the_volume_and_to_the_next_pod(pod, name):
+    local = fill(pod)
+    put(name, pod.scratch(1))
+    link = pod.scratch(1) / "output/links" / name
+    link.parent.mkdir()
+    link.symlink_to(pod.scratch(1) / "output" / name)
+    assert send(local, pod, "key") == {name, f"links/{name}", "step-1/part"}
+    local.begin(pod, m.Start(2, {}, "", local=True, earlier=1), local.interrupt())
+    assert (pod.scratch(2) / "output/links" / name).readlink().parent == local._own
+    replaced(pod)
+    assert (pod.scratch(1) / "output" / name).read_bytes() == os.fsencode(name)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("fails", ["lead", "_remove"])
+def test_a_beginning_that_fails_costs_no_scratch(pod, monkeypatch, fails, restarts):
+    local = fill(pod)
+    put("a", pod.scratch(1))
+    files = send(local, pod, "key")
+    put("new", pod.scratch(1))
+    with monkeypatch.context() as patch:
+        patch.setattr(local_output, fails, Mock(side_effect=OSError(errno.EIO, "I/O error")))
+        start = m.Start(2, {}, "", local=True, earlier=1)
+        with pytest.raises(OSError, match="I/O error"):
+            local.begin(pod, start, local.interrupt())
+    if restarts:
+        local = LocalOutput(pod, lambda text: None)
+        local.recover(pod)
+    written = local.saves.attempt
+    assert written == (1 if fails == "lead" else 2)
+    if fails == "lead":
+        assert send(local, pod, "key-2") == files | {"new"}
+    local.begin(pod, m.Start(3, {}, "", local=True, earlier=written), local.interrupt())
+    assert {path.name for path in (pod.scratch(3) / "output").iterdir()} == {"a", "new"}

@@ -115,7 +115,8 @@ class LocalOutput:
                 if run != pod.run_id or not number.isdigit():
                     continue
                 owner = self._read_owner(int(number))
-                if owner is not None and int(number) > self.saves.attempt:
+                filled = owner is not None and (Path(folder.path) / OUTPUT).is_dir()
+                if owner is not None and filled and int(number) > self.saves.attempt:
                     self._root, self._bringing = Path(folder.path), owner["bringing"]
                     self._filled, self._brought = owner["filled"], set(owner["brought"])
                     self.saves = m.Saves(int(number), True, {})
@@ -147,8 +148,10 @@ class LocalOutput:
                 self._filled, self._brought = owner["filled"], set(owner["brought"])
                 root.mkdir(parents=True, exist_ok=True)
                 starts = {str(earlier), os.path.realpath(earlier)}
+                # From here on, the files are found again wherever this is cut short.
+                durable.write(root / OWNER, json.dumps(owner))
+                lead(earlier, starts, self._own)
                 earlier.replace(root / OUTPUT)
-                lead(root / OUTPUT, starts, self._own)
             for entry in durable.entries(pod.home / "attempts"):
                 if not taken or Path(entry.path) != root:
                     shutil.rmtree(entry.path, ignore_errors=True)
@@ -512,7 +515,8 @@ class LocalOutput:
                 there.setdefault(of, set()).add((size, checksum))
             if rank == self._pod.trainer_id:
                 kept[of] = (size, checksum)
-        if not self._filled:  # No program ran that could have deleted what has not come yet.
+        # No program ran that could have deleted what has not come yet, or is not found.
+        if not self._filled or not (root / OUTPUT).is_dir():
             return kept
 
         taken: dict[str, Content] = {}
@@ -520,7 +524,11 @@ class LocalOutput:
 
         def look() -> dict[str, os.stat_result]:
             try:
-                return self._list_others(root, kept, asked)
+                states = self._list_others(root, kept, asked)
+                # What is renamed as folders are listed may have been in none of them.
+                return (
+                    states if kept.keys() <= states.keys() else self._list_others(root, kept, asked)
+                )
             except OSError as error:
                 raise _Unreadable(str(error)) from error
 
@@ -536,7 +544,7 @@ class LocalOutput:
             except BadData:
                 return None
             except OSError as error:
-                if may_pass(error):
+                if may_pass(error) and error.filename != str(root / of):
                     raise
                 refused[of] = error
                 return None
@@ -552,7 +560,12 @@ class LocalOutput:
             if self._unreadable != before:
                 self._say(f"no other files go to the volume with {asked.name}: {fault}")
             return kept
-        others = {of: content for of, content in others.items() if os.path.lexists(root / of)}
+        # What was renamed meanwhile, the next copy has by its new name: until then it stays.
+        others = {
+            of: content
+            for of, content in others.items()
+            if of in kept or os.path.lexists(root / of)
+        }
         for of, content in taken.items():
             if others.get(of) != content:
                 (place / of).unlink(missing_ok=True)

@@ -21,6 +21,9 @@ from stat import S_ISREG
 
 from paddle_node.retry import name_path
 
+LINK_NAME = 200
+"""Bytes of a link's name that its temporary one has: no name has more than 255."""
+
 
 class Writer(contextlib.AbstractContextManager["Writer"]):
     """Writes a file past this machine's memory where the file system allows it, as NFS does.
@@ -105,7 +108,8 @@ def link(path: Path, target: str) -> None:
     """
     refresh(path.parent)
     # What a writer left that was killed here goes with the next one.
-    temporary = path.with_name(f".{path.name}.link.tmp")
+    name = os.fsdecode(os.fsencode(path.name)[:LINK_NAME])
+    temporary = path.with_name(f".{name}.link.tmp")
     for tries_left in reversed(range(100)):
         try:
             if path.is_symlink() and str(path.readlink()) == target:

@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from paddle_node.failure import BadData
+from paddle_node.retry import name_path
 from paddle_node.volume import durable
 
 COPIES, PUBLISHED = "copies", "published"
@@ -57,7 +58,7 @@ def copy(
             raise BadData(f"{source} is no file")
         with stream, draft.open("xb", buffering=0) as copied:
             state = os.fstat(stream.fileno())
-            while block := stream.read(min(BLOCK, state.st_size - size)):
+            while block := _read(source, stream, state.st_size - size):
                 check()
                 checksum.update(block)
                 size += len(block)
@@ -69,7 +70,7 @@ def copy(
             content = [size, checksum.hexdigest()]
             if file is not None and content != list(file[:2]):
                 raise BadData(f"{source} is damaged or was changed: its checksum is another one")
-            if file is None and not _still_begins(stream, state, content, check):
+            if file is None and not _still_begins(source, stream, state, content, check):
                 raise BadData(f"{source} changes while it is copied")
         # The times say which checkpoint is the newest, and which file was written last.
         os.utime(draft, ns=(state.st_atime_ns, state.st_mtime_ns))
@@ -80,8 +81,17 @@ def copy(
     return content
 
 
+def _read(source: Path, stream: Any, left: int) -> bytes:
+    with name_path(source):  # Not the copy's.
+        return bytes(stream.read(min(BLOCK, left)))
+
+
 def _still_begins(
-    stream: Any, state: os.stat_result, content: Sequence[Any], check: Callable[[], object]
+    source: Path,
+    stream: Any,
+    state: os.stat_result,
+    content: Sequence[Any],
+    check: Callable[[], object],
 ) -> bool:
     """Whether a file that may have changed since it was in this state begins with this content."""
     now = os.fstat(stream.fileno())
@@ -89,7 +99,7 @@ def _still_begins(
         return bool(content[0] == state.st_size)
     stream.seek(0)
     checksum, left = new_checksum(), content[0]
-    while block := stream.read(min(BLOCK, left)):
+    while block := _read(source, stream, left):
         check()
         checksum.update(block)
         left -= len(block)
