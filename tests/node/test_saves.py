@@ -669,3 +669,22 @@ def test_a_beginning_that_fails_costs_no_scratch(pod, monkeypatch, fails, restar
         assert send(local, pod, "key-2") == files | {"new"}
     local.begin(pod, m.Start(3, {}, "", local=True, earlier=written), local.interrupt())
     assert {path.name for path in (pod.scratch(3) / "output").iterdir()} == {"a", "new"}
+
+
+def test_a_pipe_in_place_of_an_empty_file_holds_up_no_copy(pod, monkeypatch):
+    local, take = fill(pod), LocalOutput._take_other
+    put("pipe", pod.scratch(1))
+    pipe = pod.scratch(1) / "output/pipe"
+    os.truncate(pipe, 0)
+    send(local, pod, "key-1")
+
+    def replace_file(self, path, *more):
+        if path == pipe:
+            pipe.unlink()
+            os.mkfifo(pipe)
+        return take(self, path, *more)
+
+    monkeypatch.setattr(LocalOutput, "_take_other", replace_file)
+    assert send(local, pod, "key-2") == {"pipe", "step-1/part"}
+    monkeypatch.undo()
+    assert send(local, pod, "key-3") == {"step-1/part"}

@@ -6,6 +6,7 @@ folder counts only if a record in it says that this rank of this run has filled 
 """
 
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -375,7 +376,9 @@ class LocalOutput:
         key = (state.st_ino, state.st_size, state.st_mtime_ns)
         if (digest := self._checksums.get(key)) is None:
             checksum = publication.new_checksum()
-            with path.open("rb") as stream:
+            if (stream := durable.open_file(path)) is None:  # A pipe would wait for its writer.
+                raise FileNotFoundError(errno.ENOENT, "it is no file any more", str(path))
+            with stream:
                 while block := stream.read(publication.BLOCK):
                     checksum.update(block)
                     self.moved = time.monotonic()
