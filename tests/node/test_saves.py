@@ -688,3 +688,15 @@ def test_a_pipe_in_place_of_an_empty_file_holds_up_no_copy(pod, monkeypatch):
     assert send(local, pod, "key-2") == {"pipe", "step-1/part"}
     monkeypatch.undo()
     assert send(local, pod, "key-3") == {"step-1/part"}
+
+
+@pytest.mark.parametrize("listed", ["[]", '{"files": {}, "others": {"output/a": null}}',
+                                    '{"files": {}, "others": {"output/a": [[], {}]}}',
+                                    '{"files": {}, "others": {"output/a": [1, "a", 1]}}',
+                                    '"x"', '{"files": {}, "others": []}'])  # fmt: skip
+def test_what_an_agent_has_not_listed_in_form_ends_no_rendezvous(run, listed):
+    copies = run.pod.folder.attempt(run.pod.run_id, 1) / "copies/rest"
+    copies.mkdir(parents=True)
+    for rank in (0, 1):
+        (copies / f"{rank}.json").write_text(listed)
+    assert "is no list of files" in run.books.answer(e.Publish(1, "rest", "", None, 0, ())).fault

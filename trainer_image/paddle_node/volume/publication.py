@@ -135,6 +135,8 @@ def publish(
         path = _part(root, key, rank).with_suffix(".json")
         durable.refresh(path.parent)
         part = json.loads(path.read_text())
+        if not _is_list(part):
+            raise BadData(f"{path} is no list of files")
         if parts is not None and part["files"] != {of: list(at) for of, at in parts[rank].items()}:
             raise BadData(f"{path} lists other files than the pod had announced")
         if outside := [of for kind in part.values() for of in kind if not is_inside(of)]:
@@ -162,6 +164,16 @@ def publish(
         number = 1 + max((record["number"] for record in records), default=0)
         record = {"number": number, "name": name, "key": key, "files": files}
         durable.write(_record(root, record), json.dumps(record), check)
+
+
+def _is_list(part: Any) -> bool:
+    """Whether this is what `list_part` writes."""
+    kinds = [part.get("files"), part.get("others")] if isinstance(part, dict) else [None]
+    return all(
+        isinstance(files, dict)
+        and all(isinstance(of, list) and [*map(type, of)] == [int, str] for of in files.values())
+        for files in kinds
+    )
 
 
 def _check_copy(file: Path, content: Sequence[Any]) -> None:
