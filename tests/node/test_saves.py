@@ -108,13 +108,21 @@ def say(run: Run, attempt: int, final: bool = False, **more: str) -> None:
         run.tell(rank, m.Saves(attempt, final, {}, **more))
 
 
-def test_a_job_is_not_done_if_the_last_copy_failed(run):
+@pytest.mark.parametrize("copied", ["", "rest"])
+def test_a_job_is_not_done_if_the_last_copy_failed(run, copied):
     for rank in (0, 1):
         run.report(rank, ended="trained")
     say(run, 1, final=True)
     assert run.outcome is None
-    say(run, 1, final=True, failed="rest")
+    copies = run.pod.folder.attempt(run.pod.run_id, 1) / "copies/rest"
+    for rank in (0, 1):
+        log = copies / f"{rank}/output/log"
+        log.parent.mkdir(parents=True)
+        log.write_text("text")
+        publication.list_part(copies.parents[1], "rest", rank, {}, {"output/log": [4, "x"]})
+    say(run, 1, final=True, failed="rest", copied=copied)
     run.clear()
+    assert (copies.parents[1] / "output/log").exists() == bool(copied)
     assert run.outcome.code == ExitCode.ATTEMPTS_EXHAUSTED
     assert "ended with 0, but what they wrote could not be copied" in run.outcome.sentence
 
@@ -549,7 +557,9 @@ def test_a_file_that_cannot_be_read_keeps_no_checkpoint_from_the_volume(pod, mon
         assert send(local, pod, key) == {"log", "step-1/part"}
     assert said == [f"output/secret cannot go to the volume: [Errno {error}] no: "
                     f"'{pod.scratch(1)}/output/secret'"]  # fmt: skip
-    local.copy(m.Copy(1, "rest", "", []), local.interrupt())
+    put("new", pod.scratch(1))
+    monkeypatch.setattr(retry, "LASTING_ERRORS", {error, errno.ENOENT})
+    assert send(local, pod, "rest", "") == {"log", "new", "step-1/part"}
     assert local.saves.failed == "rest", "a job is not done without it"
 
 

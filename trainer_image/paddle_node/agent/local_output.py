@@ -411,7 +411,7 @@ class LocalOutput:
         self._tell("", "")
         with self._work():
             try:
-                self._copy_settled(asked, turn)
+                whole = self._copy_settled(asked, turn)
             except Abandoned:
                 return
             except (OSError, BadData) as error:
@@ -419,11 +419,15 @@ class LocalOutput:
                     self._say(f"{asked.name or 'the output'} is not copied to the volume: {error}")
                     self._tell("", asked.key)
             else:
-                self._tell(asked.key, "")
+                self._tell(asked.key, "" if whole else asked.key)
 
-    def _copy_settled(self, asked: m.Copy, turn: int) -> None:
-        """Copies; anew if what is left behind of the command has changed a file meanwhile."""
-        for tries_left in reversed(range(TRIES if asked.key == REST else 1)):
+    def _copy_settled(self, asked: m.Copy, turn: int) -> bool:
+        """Copies; anew if what is left behind of the command has changed a file meanwhile. Returns
+        whether all went, of the rest; of a checkpoint, other files may follow.
+        """
+        tries_left = TRIES if asked.key == REST else 1
+        while True:
+            tries_left -= 1
             try:
                 return retry(lambda: self._copy(asked, turn), self._say)
             except (FileNotFoundError, BadData):
@@ -434,7 +438,7 @@ class LocalOutput:
         with self._lock:
             self.saves = replace(self.saves, copied=copied, failed=failed)
 
-    def _copy(self, asked: m.Copy, turn: int) -> None:
+    def _copy(self, asked: m.Copy, turn: int) -> bool:
         with self._lock:
             root, saves = self._root, self.saves
             self._check(turn)
@@ -451,7 +455,7 @@ class LocalOutput:
         self._discard_copies(volume, asked.key)
         try:
             # First: they are to be as they were when the checkpoint was complete.
-            others = self._copy_others(root, volume, place, asked, turn)
+            others, whole = self._copy_others(root, volume, place, asked, turn)
             for of, file in part.files.items():
                 self._check(turn)
                 self._copy_file(snapshot / of, place / of, file, turn)
@@ -462,6 +466,7 @@ class LocalOutput:
             raise
         finally:
             shutil.rmtree(snapshot, ignore_errors=True)
+        return whole
 
     def _discard_copies(self, volume: Path, key: str) -> None:
         """Removes what earlier copies of this pod have left that became no checkpoint."""
@@ -507,8 +512,10 @@ class LocalOutput:
 
     def _copy_others(
         self, root: Path, volume: Path, place: Path, asked: m.Copy, turn: int
-    ) -> dict[str, Content]:
-        """Copies what the volume lacks of the pod's other files. Returns all that it has then."""
+    ) -> tuple[dict[str, Content], bool]:
+        """Copies what the volume lacks of the pod's other files. Returns all that it has then, and
+        whether that is all of the rest.
+        """
         durable.refresh(volume / publication.PUBLISHED)
         there: dict[str, set[Content]] = {}
         kept: dict[str, Content] = {}
@@ -520,7 +527,7 @@ class LocalOutput:
                 kept[of] = (size, checksum)
         # No program ran that could have deleted what has not come yet, or is not found.
         if not self._filled or not (root / OUTPUT).is_dir():
-            return kept
+            return kept, True
 
         taken: dict[str, Content] = {}
         refused: dict[str, OSError] = {}
@@ -544,17 +551,21 @@ class LocalOutput:
         def try_to_take(of: str) -> Content | None:
             try:
                 return take(of)
-            except BadData:
+            except (BadData, FileNotFoundError):
+                if asked.key == REST:
+                    raise
                 return None
             except OSError as error:
-                if may_pass(error) and error.filename != str(root / of):
+                if may_pass(error) and (asked.key == REST or error.filename != str(root / of)):
                     raise
                 refused[of] = error
                 return None
 
         if asked.key == REST:  # No process is left that may write.
             states = self._list_others(root, kept, asked)
-            return {of: content for of in states if (content := take(of)) is not None}
+            contents = {of: try_to_take(of) or kept.get(of) for of in states}
+            self._say_refused(refused)
+            return {of: at for of, at in contents.items() if at is not None}, not refused
         try:
             others, growing = copy_two_looks(look, try_to_take, kept, lambda: self._check(turn))
         except _Unreadable as fault:  # No reason to keep a checkpoint from the volume.
@@ -562,7 +573,7 @@ class LocalOutput:
             before, self._unreadable = self._unreadable, str(fault)
             if self._unreadable != before:
                 self._say(f"no other files go to the volume with {asked.name}: {fault}")
-            return kept
+            return kept, True
         # What was renamed meanwhile, the next copy has by its new name: until then it stays.
         others = {
             of: content
@@ -572,10 +583,7 @@ class LocalOutput:
         for of, content in taken.items():
             if others.get(of) != content:
                 (place / of).unlink(missing_ok=True)
-        if new := refused.keys() - self._refused:
-            more = f" and {len(new) - 1} more" if len(new) > 1 else ""
-            self._say(f"{min(new)}{more} cannot go to the volume: {refused[min(new)]}")
-            self._refused |= new
+        self._say_refused({of: refused[of] for of in refused.keys() - self._refused})
         for of, state in growing.items():
             if self._growing.get(of) == state.st_ino:
                 self._growing[of] = 0
@@ -584,7 +592,14 @@ class LocalOutput:
                     "it when it is not, at the latest when the command has ended"
                 )
             self._growing.setdefault(of, state.st_ino)
-        return others
+        return others, True
+
+    def _say_refused(self, refused: Mapping[str, OSError]) -> None:
+        if refused:
+            more = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
+            first = min(refused)
+            self._say(f"{first}{more} cannot go to the volume: {refused[first]}")
+            self._refused |= refused.keys()
 
     def _list_others(
         self, root: Path, kept: Collection[str], asked: m.Copy

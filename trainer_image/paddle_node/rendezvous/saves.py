@@ -87,10 +87,11 @@ class Saves:
         self._had |= listing.parts.keys() if listing.attempt == self._begun else set()
         self.full = self.full or listing.full
         if self._copy is not None and rank in self._waits and listing.attempt == self.attempt:
-            if listing.copied == self._copy[0].key:
+            key = self._copy[0].key
+            self._failed |= {listing.failed} & {key}
+            if listing.copied == key:  # Of the rest, perhaps not all: what there is counts.
                 self._waits.discard(rank)
-            elif listing.failed == self._copy[0].key:
-                self._failed.add(listing.failed)
+            elif listing.failed == key:
                 self._copy = None
 
     def forget(self, rank: int) -> None:
