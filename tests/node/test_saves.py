@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import shutil
+import threading
 import time
 from contextlib import nullcontext
 from dataclasses import replace
@@ -710,3 +711,40 @@ def test_what_an_agent_has_not_listed_in_form_ends_no_rendezvous(run, listed):
     for rank in (0, 1):
         (copies / f"{rank}.json").write_text(listed)
     assert "is no list of files" in run.books.answer(e.Publish(1, "rest", "", None, 0, ())).fault
+
+
+def test_a_copy_that_is_abandoned_late_takes_no_file_from_the_next_one(pod, monkeypatch):
+    local, copied = fill(pod), publication.copy
+    local.look(final=True, clean=True)
+    begun, ended, threads = threading.Event(), threading.Event(), []
+
+    def copy(*more):
+        if not threads:  # The first one does not notice for a while that another one follows.
+            asked = m.Copy(1, "key-2", "output/step-1", [])
+            threads.append(threading.Thread(target=local.copy, args=(asked, local.interrupt())))
+            threads[0].start()
+            assert begun.wait(9)
+        else:
+            begun.set()
+            assert ended.wait(9)
+        return copied(*more)
+
+    monkeypatch.setattr(publication, "copy", copy)
+    local.copy(m.Copy(1, "key-1", "output/step-1", []), local.interrupt())
+    ended.set()
+    threads[0].join()
+    assert local.saves.copied == "key-2"
+
+
+def test_a_copy_that_ends_late_says_nothing_of_the_next_one(pod, monkeypatch):
+    local, listed = fill(pod), publication.list_part
+    local.look(final=True, clean=True)
+
+    def list_part(root, key, *more):
+        listed(root, key, *more)
+        if key == "key-1":
+            local.copy(m.Copy(1, "key-2", "output/step-1", []), local.interrupt())
+
+    monkeypatch.setattr(publication, "list_part", list_part)
+    local.copy(m.Copy(1, "key-1", "output/step-1", []), local.interrupt())
+    assert local.saves.copied == "key-2"

@@ -408,7 +408,7 @@ class LocalOutput:
 
     def copy(self, asked: m.Copy, turn: int) -> None:
         """Copies what is asked for to the volume; `saves` tells what became of it."""
-        self._tell("", "")
+        self._tell(turn, "", "")
         with self._work():
             try:
                 whole = self._copy_settled(asked, turn)
@@ -417,9 +417,9 @@ class LocalOutput:
             except (OSError, BadData) as error:
                 if turn == self._turn:
                     self._say(f"{asked.name or 'the output'} is not copied to the volume: {error}")
-                    self._tell("", asked.key)
+                    self._tell(turn, "", asked.key)
             else:
-                self._tell(asked.key, "" if whole else asked.key)
+                self._tell(turn, asked.key, "" if whole else asked.key)
 
     def _copy_settled(self, asked: m.Copy, turn: int) -> bool:
         """Copies; anew if what is left behind of the command has changed a file meanwhile. Returns
@@ -434,9 +434,10 @@ class LocalOutput:
                 if not tries_left:
                     raise
 
-    def _tell(self, copied: str, failed: str) -> None:
+    def _tell(self, turn: int, copied: str, failed: str) -> None:
         with self._lock:
-            self.saves = replace(self.saves, copied=copied, failed=failed)
+            if turn == self._turn:
+                self.saves = replace(self.saves, copied=copied, failed=failed)
 
     def _copy(self, asked: m.Copy, turn: int) -> bool:
         with self._lock:
@@ -465,7 +466,9 @@ class LocalOutput:
                 shutil.rmtree(place, ignore_errors=True)
             raise
         finally:
-            shutil.rmtree(snapshot, ignore_errors=True)
+            with self._lock:
+                if turn == self._turn:  # Else it is the next copy's.
+                    shutil.rmtree(snapshot, ignore_errors=True)
         return whole
 
     def _discard_copies(self, volume: Path, key: str) -> None:
