@@ -434,7 +434,10 @@ SOUND = {
     ),
     "uv run": f"{UV} python train.py",
     "conda run": "python conda.py python train.py",
-    "double fork": "python -c 'import os; os.fork() and os._exit(0); os.setsid(); import train'",
+    "double fork": (
+        "python -c 'import os, time; os.fork() and os._exit(0); os.setsid(); time.sleep(1); "
+        "import train'"
+    ),
     "a thread that trains": "python thread.py",
     "a thread that fell": (
         "python -c 'import threading as t; t.Thread(target=lambda: 1 / 0).start(); import train'"

@@ -163,7 +163,8 @@ def judge(
     ended = [python for python in pythons if python.ended is not None]
     verdict = Verdict()
     for python in pythons:
-        own = python.level >= OWN or python in ranks
+        begins = python.forked and top < SAVED and python.age <= STARTING  # A daemon's last fork.
+        own = python.level >= OWN or python in ranks or begins
         if python.ended is None and own and not _serves(python, ended):
             verdict.waits_for.append(str(python))
     fallen = [
