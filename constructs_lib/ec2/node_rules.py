@@ -112,8 +112,8 @@ def wrong_types(types: Sequence[str], image: str | None = None) -> Iterator[Viol
 def _sizes_without(instance_type: str) -> str:
     """Returns the sizes of the type's family, if the family is known and lacks this one."""
     family, _, size = instance_type.partition(".")
-    known = INSTANCE_TYPES["sizes"].get(family, [])
-    return "" if size in known else ", ".join(f"{family}.{other}" for other in known)
+    sizes = INSTANCE_TYPES["sizes"].get(family, [])
+    return "" if size in sizes else ", ".join(f"{family}.{other}" for other in sizes)
 
 
 def unknown_families(types: Sequence[str]) -> list[str]:

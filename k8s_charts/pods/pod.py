@@ -404,7 +404,7 @@ def _failure_rules(template: Object) -> list[Object]:
     codes = {"operator": "In", "values": sorted(int(code) for code in contract.FAIL_JOB)}
     spec = template["spec"]
     # Exit codes of added containers mean something else.
-    ours = [each["name"] for each in spec.get("initContainers", ())]
+    ours = [container["name"] for container in spec.get("initContainers", ())]
     ours = [*(name for name in ours if name == job_folder.MAKER), spec["containers"][0]["name"]]
     disrupted = {"type": "DisruptionTarget", "status": "True"}
     return [

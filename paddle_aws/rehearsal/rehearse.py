@@ -325,8 +325,8 @@ class Rehearsal:
         with ExitStack() as stack:
             if job.template.token:
                 watchers.append(stack.enter_context(PodApi(self._state.path / "api")))
-            for each in watchers:
-                job, host = each.prepare(job, host)
+            for watcher in watchers:
+                job, host = watcher.prepare(job, host)
             if isinstance(job, Job):
                 work = run_job(job, host, addresses, *watchers, cancelled=cancelled)
             else:

@@ -122,6 +122,6 @@ class Ranks:
                 for process in group
                 if (process.rank, process.trains, process.attempt) == (rank, trains, self.attempt)
             ]
-            if alive := [each for each in same if Path(f"/proc/{each.pid}").exists()]:
+            if alive := [process for process in same if Path(f"/proc/{process.pid}").exists()]:
                 return min(alive, key=lambda process: process.pid)
         return None

@@ -43,9 +43,11 @@ def test_a_program_on_its_pods_scratch_ends_as_undisturbed(tmp_path: Path, name:
     else:
         lay(name, place)
     settings, faults = STORMS[name]
-    words = [word for each in ("checkpoints=local", *settings) for word in ("--set", each)]
+    words = [word for setting in ("checkpoints=local", *settings) for word in ("--set", setting)]
     ended = storm_in(place, *words, "--no-shrink", "--faults", faults)
     assert "3 of 3 faults" in ended.output, ended.output
-    found = [one["sentence"] for run in ended.receipt["runs"] for one in run["findings"]]
-    assert found == THEIRS.get(name, []), ended.output
+    sentences = [
+        finding["sentence"] for run in ended.receipt["runs"] for finding in run["findings"]
+    ]
+    assert sentences == THEIRS.get(name, []), ended.output
     assert ended.receipt["calm"]["compared"]

@@ -42,7 +42,7 @@ def run(checks: Sequence[Check]) -> list[Finding]:
                 findings += [Finding(name, state, text) for state, text in check()]
         except Exception as error:
             # An unforeseen answer must not keep the other findings from the user.
-            known = isinstance(error, OperationError)
-            text = str(error) if known else f"{type(error).__name__}: {error}"
+            is_ours = isinstance(error, OperationError)
+            text = str(error) if is_ours else f"{type(error).__name__}: {error}"
             findings.append(Finding(name, "warning", f"not checked: {text}"))
     return findings

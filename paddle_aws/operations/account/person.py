@@ -77,8 +77,8 @@ class Person:
         if self._synthesized == settings:
             return self._cdk(command, *arguments, "--app", assembly)
         self._synthesized = None
-        made = ["--output", assembly, "--context", f"config={settings[0]}"]
-        lines = self._cdk(command, *arguments, *made)
+        options = ["--output", assembly, "--context", f"config={settings[0]}"]
+        lines = self._cdk(command, *arguments, *options)
         self._synthesized = settings
         return lines
 

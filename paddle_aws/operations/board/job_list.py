@@ -121,7 +121,7 @@ class JobList:
             return None, None
         if training.object in self._final:
             return self._final[training.object]
-        found = training_progress.read_reports(self._cluster, self._namespace, view.pods)
+        reports = training_progress.read_reports(self._cluster, self._namespace, view.pods)
         if training.ended:
-            self._final[training.object] = found
-        return found
+            self._final[training.object] = reports
+        return reports

@@ -142,18 +142,18 @@ def quantity(text: str) -> float:
 
 def gpu_usage(exposition: str, namespace: str) -> Usage:
     """Parses what an exporter wrote: one sample a GPU, with the pod that has it."""
-    found: dict[str, dict[str, list[float]]] = {}
+    readings: dict[str, dict[str, list[float]]] = {}
     for metric, labels, value in re.findall(r"^(DCGM_\w+)\{(.*)\} ([\d.]+)$", exposition, re.M):
         of = dict(re.findall(r'(\w+)="([^"]*)"', labels))
         if metric in GPU_METRICS and of.get("namespace") == namespace and of.get("pod"):
-            samples = found.setdefault(of["pod"], {}).setdefault(GPU_METRICS[metric], [])
+            samples = readings.setdefault(of["pod"], {}).setdefault(GPU_METRICS[metric], [])
             samples.append(float(value))
     return {
         pod: {
             name: sum(values) / (len(values) if name == "gpu_percent" else 1)
             for name, values in of_pod.items()
         }
-        for pod, of_pod in found.items()
+        for pod, of_pod in readings.items()
     }
 
 

@@ -160,12 +160,12 @@ def index_variables() -> dict[str, str]:
         "NETRC": (".netrc",),
     }
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "uv")
-    found = {"UV_CACHE_DIR": str(cache)}
+    variables = {"UV_CACHE_DIR": str(cache)}
     for variable, names in files.items():
         for name in names:
             if (place := Path.home() / name).exists():
-                found[variable] = str(place)
-    return found | {
+                variables[variable] = str(place)
+    return variables | {
         name: value
         for name, value in os.environ.items()
         if name.startswith(("PIP_", "UV_")) or name.lower() in proxies or name == "NETRC"

@@ -95,17 +95,17 @@ def check_packages(
     if not modules:
         return
     try:
-        found = packages.find_packages(job, program.root, modules, python, optional)
+        packages_found = packages.find_packages(job, program.root, modules, python, optional)
     except Unreachable as reason:
         say(f"the packages of {', '.join(modules)} were not looked up: {reason}")
         return
-    for remark in found.remarks:
+    for remark in packages_found.remarks:
         say(remark)
-    if not found.lines:
+    if not packages_found.lines:
         return
-    named = {packages.name_of(line) for line in found.lines}
+    named = {packages.name_of(line) for line in packages_found.lines}
     wanted = [line for line in job.program.requirements if packages.name_of(line) not in named]
-    wanted += found.lines
+    wanted += packages_found.lines
     places = ", ".join(f"{module} ({place})" for module, place in list(modules.items())[:5])
     more = f" and {len(modules) - 5} more" if len(modules) > 5 else ""
     if write:
@@ -202,8 +202,8 @@ def run_program(
             ) from None
         with suppress(FileNotFoundError):
             if missing is not None:
-                found = json.loads((scratch / "missing.json").read_text())
-                for modules, places in zip(missing, found, strict=True):
+                answers = json.loads((scratch / "missing.json").read_text())
+                for modules, places in zip(missing, answers, strict=True):
                     modules.update(places)
     errors = done.stderr.strip()
     _check_end(done.returncode, errors, script.parent)
@@ -266,7 +266,7 @@ def run_command(
         folder = scratch / str(job.volume.mount_path).lstrip("/") / job.name
         unpacked = contract.path(contract.UNPACKED, {"PADDLE_NODE_ROOT": str(scratch)})
         unpacked.parent.mkdir(parents=True)
-        found = _unpack(job, program, python, scratch, unpacked)
+        variables = _unpack(job, program, python, scratch, unpacked)
         if not (unpacked / "output").exists():
             (unpacked / "output").symlink_to(
                 contract.path(contract.ATTEMPT, {"PADDLE_NODE_ROOT": str(scratch)}) / "output"
@@ -275,7 +275,7 @@ def run_command(
         environment = {
             **os.environ,
             **training_job.settings(job),
-            **found,
+            **variables,
             "PADDLE_NODE_ROOT": str(scratch),
             Variable.JOB_NAME: job.name,
             Variable.JOB_PATH: str(job.volume.mount_path),

@@ -206,8 +206,8 @@ class _DescribedType:
         for operation, paths in self._row.get("update", {}).items():
             names = {name.lower() for name in members(self._service, operation)}
             request = self._parameters(new, paths, self._describe(physical_id, new))
-            known = {name: value for name, value in request.items() if name.lower() in names}
-            call(self._service, operation, known)
+            arguments = {name: value for name, value in request.items() if name.lower() in names}
+            call(self._service, operation, arguments)
         self._retag(physical_id, old, new)
         return physical_id, self._records[physical_id][0]
 

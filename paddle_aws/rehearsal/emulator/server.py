@@ -107,7 +107,7 @@ def is_ours(scope: Any) -> bool:
     return bool(key) and (
         key in sts._sessions
         or key == os.environ["AWS_ACCESS_KEY_ID"]
-        or key in [known for _, known in iam._access_keys.to_dict()]
+        or key in [key_id for _, key_id in iam._access_keys.to_dict()]
     )
 
 

@@ -634,8 +634,8 @@ class LocalOutput:
                 content = (0, self._describe_link(path))
             else:
                 size = path.stat().st_size
-                known = any(size == bytes_there for bytes_there, _ in there)
-                content = (size, self._checksum(path) if known else "")
+                may_be_same = any(size == bytes_there for bytes_there, _ in there)
+                content = (size, self._checksum(path) if may_be_same else "")
             if content in there:
                 return content
             return self._copy_file(path, target, None, turn)

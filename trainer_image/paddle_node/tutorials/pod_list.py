@@ -139,8 +139,8 @@ class PodList(Discovery):
         return self._order[0].address
 
     def name_of(self, trainer_id: int) -> str:
-        known = trainer_id < len(self._order)
-        return self._order[trainer_id].name if known else f"trainer {trainer_id}"
+        has_name = trainer_id < len(self._order)
+        return self._order[trainer_id].name if has_name else f"trainer {trainer_id}"
 
     @property
     def membership(self) -> str:

@@ -305,7 +305,7 @@ class DeployedChecks:
             which = in_vpc if look["service"] == "ec2" else {}
             api, find = self._client(look["service"]), look["find"].replace("${vpc}", vpc)
             yield from (
-                row["says"].format(*found) for found in list_all(api, look["call"], find, **which)
+                row["says"].format(*hit) for hit in list_all(api, look["call"], find, **which)
             )
 
     def foreign_mount_targets(self) -> Iterator[str]:

@@ -190,8 +190,8 @@ def _read(job: JobReference) -> Submission:
 
 def _template(cluster: ClusterApi, job: JobReference) -> Object | None:
     """Returns the pod template of the job's newest run on the cluster; None: none is left."""
-    found = job_objects.runs(cluster, job.namespace, job_objects.selector(job.name))
-    kept = [run for run in found if job_objects.component(run) not in ("reader", "environment")]
+    runs = job_objects.runs(cluster, job.namespace, job_objects.selector(job.name))
+    kept = [run for run in runs if job_objects.component(run) not in ("reader", "environment")]
     return job_objects.template(max(kept, key=creation_time)) if kept else None
 
 
