@@ -5,6 +5,7 @@ and no process left.
 import asyncio
 import copy
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -153,6 +154,15 @@ def test_a_container_has_the_user_the_shared_memory_and_the_memory_of_its_manife
     assert names == ({"limits.memory"} - ({"limits.memory"} if held.groups else set())) | (
         set() if held.namespaces else {"runAsUser", "runAsGroup", "sizeLimit of /dev/shm"}
     )
+
+
+def test_what_a_link_below_tmp_leads_to_is_there(machine, tmp_path: Path):
+    with tempfile.TemporaryDirectory(dir="/tmp") as elsewhere:
+        Path(elsewhere, "file").write_text("here")
+        (tmp_path / "link").symlink_to(elsewhere)
+        environment = [{"name": "LINK", "value": str(tmp_path / "link")}]
+        docs = documents("cat $LINK/file", container={"env": environment})
+        assert machine.run(docs).succeeded, machine.log()
 
 
 def test_a_pod_whose_disk_is_over_its_limit_is_evicted(machine, monkeypatch):

@@ -94,13 +94,11 @@ def _enter_namespaces(uid: int, gid: int, size: int, temporary: str) -> None:
             file.write(text)
     mount("none", "/", "none", _RECURSIVE | _PRIVATE, "")
     mount("tmpfs", _SHARED_MEMORY, "tmpfs", 0, f"size={size},mode=1777")
-    # What the rehearsal itself needs stays where it is, also below /tmp.
+    # What the rehearsal itself needs stays where it is, also below /tmp, and what links lead to.
     here, paths = os.getcwd(), ":".join(os.environ.values()).split(":")  # noqa: PTH109
-    needed = {
-        "/".join(path.split("/")[:3])
-        for path in (here, temporary, sys.executable, *paths)
-        if path.startswith(f"{_TEMPORARY}/")
-    }
+    places = [here, temporary, sys.executable, *paths]
+    places += [os.path.realpath(place) for place in places]
+    needed = {"/".join(path.split("/")[:3]) for path in places if path.startswith(f"{_TEMPORARY}/")}
     kept = {place: os.open(place, os.O_PATH) for place in needed if os.path.isdir(place)}  # noqa: PTH112
     mount(temporary, _TEMPORARY, "none", _BIND | _RECURSIVE, "")
     for place, folder in kept.items():
