@@ -65,7 +65,11 @@ def outcome(tree: Path, mutant: dict[str, str]) -> tuple[bool, str]:
 
 
 def main() -> int:
-    chosen = [one for one in MUTANTS if not sys.argv[1:] or one["room"] in sys.argv[1:]]
+    rooms = {mutant["room"] for mutant in MUTANTS}
+    if unknown := set(sys.argv[1:]) - rooms:
+        print(f"ROOM is {', '.join(sorted(unknown))}: allowed are {', '.join(sorted(rooms))}")
+        return 2
+    chosen = [mutant for mutant in MUTANTS if mutant["room"] in (sys.argv[1:] or rooms)]
     missed = []
     with second_tree() as tree:
         for mutant in chosen:

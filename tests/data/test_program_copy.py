@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from job_folder import Job, lines_file
 from paddle_node.rendezvous.attempt_end import AttemptEnd
-from paddle_node.rendezvous.attempts import Record
+from paddle_node.rendezvous.attempts import AttemptRecord
 from paddle_node.runtimes import Resumption
 from paddle_node.staging.program_copy import copy_program
 from paddle_node.volume import lease
@@ -95,7 +95,7 @@ def test_a_run_keeps_its_program_and_while_it_trains_its_split(
     """
     first = job.split(source, PROGRAM_FROM=program)
     its_program, its_shard = job.folder.program("mine").resolve(), job.folder.shard(0).resolve()
-    record = Record(
+    record = AttemptRecord(
         job.folder, "run-1", lease.acquire(job.folder.run_state, "run-1", "boot", 9.0).check
     )
     if run != "waits for its data":

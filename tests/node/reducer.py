@@ -13,7 +13,7 @@ from paddle_node import environment
 from paddle_node.rendezvous import effects as e
 from paddle_node.rendezvous import events as on
 from paddle_node.rendezvous import messages as m
-from paddle_node.rendezvous.attempts import Record
+from paddle_node.rendezvous.attempts import AttemptRecord
 from paddle_node.rendezvous.bookkeeper import Bookkeeper
 from paddle_node.rendezvous.members import Members
 from paddle_node.rendezvous.state import Rendezvous
@@ -79,7 +79,7 @@ class Run:
     def serve(self) -> None:
         """Starts pod 0's server, as at first and after pod 0 was replaced."""
         self.pod.folder.run_state.mkdir(parents=True, exist_ok=True)
-        self.record = Record(self.pod.folder, self.pod.run_id)
+        self.record = AttemptRecord(self.pod.folder, self.pod.run_id)
         self.books = Bookkeeper(self.pod, self.record, self.files, self.said.append)
         members = Members(self.count, self.pod.pod_ip, "m", lambda rank: f"job-{rank}")
         self.rendezvous = Rendezvous(
@@ -151,7 +151,7 @@ class Run:
 
     @property
     def attempts(self) -> Sequence[RecordedAttempt]:
-        return Record(self.pod.folder, self.pod.run_id)._of_run
+        return AttemptRecord(self.pod.folder, self.pod.run_id)._of_run
 
 
 def as_recorded(**facts: Any) -> RecordedAttempt:

@@ -3,7 +3,7 @@
 import pytest
 from paddle_node.failure import Failure
 from paddle_node.rendezvous.attempt_end import AttemptEnd
-from paddle_node.rendezvous.attempts import Record
+from paddle_node.rendezvous.attempts import AttemptRecord
 from paddle_node.runtimes import Resumption
 from paddle_node.volume.attempts import PROGRAM
 from paddle_node.volume.job_folder import JobFolder
@@ -20,7 +20,7 @@ def folder(tmp_path):
 
 def test_numbers_go_on_over_pods_runs_and_a_history_that_was_removed(folder):
     for number, run in enumerate(("one", "one", "two"), 1):
-        record = Record(folder, run)
+        record = AttemptRecord(folder, run)
         assert (
             not record.is_unfinished()
             and record.begin(BEGINNING, Identity("data", "program")) == number
@@ -30,7 +30,7 @@ def test_numbers_go_on_over_pods_runs_and_a_history_that_was_removed(folder):
     # keep_passes removes.
     (folder.run_state / "attempts.json").unlink()
     folder.attempt("one", 5).mkdir(parents=True)
-    assert Record(folder, "three").begin(BEGINNING, Identity("data", "program")) == 6
+    assert AttemptRecord(folder, "three").begin(BEGINNING, Identity("data", "program")) == 6
 
 
 @pytest.mark.parametrize(
@@ -40,4 +40,4 @@ def test_what_somebody_else_wrote_there_is_a_sentence(folder, text):
     folder.run_state.mkdir(parents=True)
     (folder.run_state / "attempts.json").write_text(text)
     with pytest.raises(Failure, match=r"attempts\.json is corrupt: remove it"):
-        Record(folder, "one")
+        AttemptRecord(folder, "one")

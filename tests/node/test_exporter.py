@@ -96,7 +96,7 @@ def test_whatever_lies_on_the_volume_is_a_valid_exposition(tmp_path: Path) -> No
         path = tmp_path / f"steps-{broken}.jsonl"
         path.unlink() if path.is_symlink() else path.rmdir()
     progress = exporter.read_progress(tmp_path, 1)
-    pod = exporter.Pod("job", tmp_path, 1, True, {"training": 3.0, "lost": 1.0}, {7: 2.5})
+    pod = exporter.PodFacts("job", tmp_path, 1, True, {"training": 3.0, "lost": 1.0}, {7: 2.5})
     text = exporter.exposition(exporter.samples(pod, progress), training_job="job")
     text = text.encode(errors="replace").decode()
     values = samples(text.replace(r"\"", "'"))

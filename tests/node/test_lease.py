@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from paddle_node.failure import Failure
 from paddle_node.rendezvous.attempt_end import AttemptEnd
-from paddle_node.rendezvous.attempts import Record
+from paddle_node.rendezvous.attempts import AttemptRecord
 from paddle_node.runtimes import Resumption
 from paddle_node.volume import lease
 from paddle_node.volume.attempts import POD, STOPPED, Outcome
@@ -57,7 +57,7 @@ def test_pod_0_that_was_frozen_before_its_rename_takes_no_outcome_back(tmp_path,
         return replace(path, target)
 
     held = lease.acquire(folder.run_state, "run", "old", 90.0)
-    old = Record(folder, "run", held.check)
+    old = AttemptRecord(folder, "run", held.check)
     old.begin(Resumption(), MINE)
     monkeypatch.setattr(Path, "replace", freeze)
     raised = []
@@ -72,15 +72,15 @@ def test_pod_0_that_was_frozen_before_its_rename_takes_no_outcome_back(tmp_path,
     thread.start()
     assert frozen.wait(60)
     successor = lease.acquire(folder.run_state, "run", "new", 90.0)
-    new = Record(folder, "run", successor.check)
+    new = AttemptRecord(folder, "run", successor.check)
     new.end(AttemptEnd("the pod of trainer 0 was lost", POD))
     new.begin(Resumption(), MINE)
     new.finish(Outcome(0, "done"))
     thaw.set()
     thread.join()
-    assert raised and Record(folder, "run").outcome == Outcome(0, "done")
-    assert [attempt.number for attempt in Record(folder, "run")._of_run] == [1, 2]
+    assert raised and AttemptRecord(folder, "run").outcome == Outcome(0, "done")
+    assert [attempt.number for attempt in AttemptRecord(folder, "run")._of_run] == [1, 2]
     with pytest.raises(lease.TakenOver):
         old.finish(Outcome(1, "late"))
-    assert Record(folder, "run").outcome == Outcome(0, "done")
+    assert AttemptRecord(folder, "run").outcome == Outcome(0, "done")
     assert not list(folder.run_state.glob(".attempts*"))

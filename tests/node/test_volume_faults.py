@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pytest
 from node_pods import GOOD
 from paddle_node import environment, retry
-from paddle_node.rendezvous.attempts import Record
+from paddle_node.rendezvous.attempts import AttemptRecord
 from paddle_node.rendezvous.bookkeeper import Bookkeeper
 from paddle_node.rendezvous.effects import Begin
 from paddle_node.rendezvous.events import AttemptBegun, JobOver
@@ -30,7 +30,7 @@ def test_a_fault_that_passes_is_waited_for_and_one_that_stays_ends_the_job(
     node = environment.parse(GOOD | {"JOB_PATH": str(tmp_path)})
     progress, said = Mock(), []
     progress.begin.side_effect = [OSError(number, os.strerror(number))] * times + [Resumption()]
-    books = Bookkeeper(node, Record(node.folder, "run"), progress, said.append)
+    books = Bookkeeper(node, AttemptRecord(node.folder, "run"), progress, said.append)
     answer = books.answer(Begin(Identity("d", "p")))
     assert bool(said) is (number != errno.ENOSPC)
     sentence = f"no attempt can begin: {node.folder.run_state}: {os.strerror(number)}"

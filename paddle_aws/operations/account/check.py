@@ -9,7 +9,7 @@ from paddle_aws.operations.errors import OperationError, translate_errors
 State = Literal["ok", "warning", "problem"]
 
 
-class Found(NamedTuple):
+class CheckResult(NamedTuple):
     """What a check yields."""
 
     state: State
@@ -17,8 +17,8 @@ class Found(NamedTuple):
     """What was found, and what to do about it."""
 
 
-ok, warning, problem = (partial(Found, state) for state in get_args(State))
-Findings = Iterator[Found]
+ok, warning, problem = (partial(CheckResult, state) for state in get_args(State))
+CheckResults = Iterator[CheckResult]
 
 
 class Finding(NamedTuple):
@@ -29,7 +29,7 @@ class Finding(NamedTuple):
     text: str
 
 
-Check = tuple[str, Callable[[], Iterable[Found]]]
+Check = tuple[str, Callable[[], Iterable[CheckResult]]]
 """A name, and what it finds."""
 
 

@@ -7,7 +7,7 @@ from itertools import compress
 from typing import Any, NamedTuple
 
 from paddle_aws.operations.account.aws import client, list_all
-from paddle_aws.operations.account.check import Findings, ok, problem
+from paddle_aws.operations.account.check import CheckResults, ok, problem
 from paddle_aws.operations.errors import OperationError, translate_errors
 from paddle_aws.stacks.cluster_spec import PLATFORM_OUTPUT, ClusterSpec
 
@@ -126,7 +126,7 @@ class ClusterAccount:
         with ThreadPoolExecutor(8) as pool:
             return list(compress(others, pool.map(has_stack, others)))
 
-    def credentials(self) -> Findings:
+    def credentials(self) -> CheckResults:
         """Checks whether AWS knows the caller."""
         try:
             with translate_errors():

@@ -31,7 +31,7 @@ LEFT = {"pkg_resources": "setuptools<81"}
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundRequirements:
     """The requirements to add, and remarks on those that cannot be had as they were declared."""
 
     lines: tuple[str, ...]
@@ -44,7 +44,7 @@ def find_packages(
     modules: Iterable[str],
     python: Path,
     optional: Collection[str] = (),
-) -> Found:
+) -> FoundRequirements:
     """Returns what the job has to require besides what it does, for `modules` that the image lacks,
     and for those of `optional` that the repository declares.
 
@@ -110,7 +110,7 @@ def find_packages(
         lines = {name: line for name, line in lines.items() if name not in own}
         if "numpy" not in lines.keys() | named and resolver.needs_numpy_1(chosen):
             lines["numpy"] = "numpy<2"
-    return Found(tuple(sorted((lines | built).values())), tuple(remarks))
+    return FoundRequirements(tuple(sorted((lines | built).values())), tuple(remarks))
 
 
 class _Resolver:

@@ -20,14 +20,14 @@ from paddle_node import background
 from paddle_node.agent import exporter, health, node_check, output
 from paddle_node.agent.client import Client
 from paddle_node.agent.local_output import LOOK, Abandoned, LocalOutput, describe
-from paddle_node.agent.worker_group import State, WorkerGroup
+from paddle_node.agent.worker_group import PodState, WorkerGroup
 from paddle_node.background import Tasks
 from paddle_node.contract import ExitCode
 from paddle_node.environment import Attempt, PodEnvironment, WorkerEnvironment, endpoint, variables
 from paddle_node.failure import BadData, Failure
 from paddle_node.rendezvous import heartbeat
 from paddle_node.rendezvous import messages as m
-from paddle_node.rendezvous.attempts import Record
+from paddle_node.rendezvous.attempts import AttemptRecord
 from paddle_node.rendezvous.bookkeeper import publish
 from paddle_node.rendezvous.discovery import Discovery
 from paddle_node.rendezvous.handshake import attempt_key
@@ -163,7 +163,7 @@ class Agent:
     async def _end_with(self, run_id: str) -> None:
         """Ends this pod with the outcome of run `run_id`, if that run has ended."""
         pod = self._pod
-        record = await background.ask(lambda: Record(pod.folder, run_id), pod, self._say)
+        record = await background.ask(lambda: AttemptRecord(pod.folder, run_id), pod, self._say)
         if (outcome := record.outcome) is not None:
             if pod.index == 0 and record.last.run == run_id:
                 # The pod that recorded the outcome may have died before it published the results.
@@ -261,7 +261,7 @@ class Agent:
         while True:
             try:
                 async with asyncio.timeout(
-                    MEMBERSHIP_INTERVAL if self._group.state is State.WAITING else None
+                    MEMBERSHIP_INTERVAL if self._group.state is PodState.WAITING else None
                 ):
                     message = await client.messages.get()
             except TimeoutError:
@@ -292,11 +292,11 @@ class Agent:
                 self._group.serve()
             case m.AllReached():
                 self._group.leaving = True
-            case m.Stop(_, cause) if self._group.state is State.RUNNING:
+            case m.Stop(_, cause) if self._group.state is PodState.RUNNING:
                 self._say(f"the trainers may save: {cause}")
                 self._group.stop()
             case m.End(number, cause):
-                if number == self._group.attempt and self._group.state is not State.WAITING:
+                if number == self._group.attempt and self._group.state is not PodState.WAITING:
                     self._say(f"attempt {number} ends: {cause}")
                 await self._end_workers()
                 self._tell()
@@ -369,7 +369,7 @@ class Agent:
     def _tell_saves(self, local: LocalOutput) -> None:
         if self._client is not None:
             self._client.send(local.saves)
-        if local.saves.full and self._group.state is State.RUNNING and not self._full:
+        if local.saves.full and self._group.state is PodState.RUNNING and not self._full:
             self._full = True
             self._say(local.saves.full)
             self._tell(m.Lost(self._group.attempt, local.saves.full))
@@ -432,7 +432,7 @@ class Agent:
         if self._terminated:
             return
         self._terminated = True
-        if self._group.state is State.WAITING:
+        if self._group.state is PodState.WAITING:
             self._leave("told to stop while nothing ran")
             return
         grace = self._pod.grace
@@ -454,7 +454,7 @@ class Agent:
         while True:
             self._group.reap()
             self._group.look_for_room()
-            running = self._group.state is State.RUNNING
+            running = self._group.state is PodState.RUNNING
             seen = self._client.status if running and self._client else m.Status("", "", 0.0)
             try:
                 health.write(
@@ -469,15 +469,15 @@ class Agent:
                     )
             await asyncio.sleep(heartbeat.INTERVAL)
 
-    def _observe(self) -> exporter.Pod:
+    def _observe(self) -> exporter.PodFacts:
         """Returns what the exporter serves besides the step logs."""
         pod, group = self._pod, self._group
         seconds, slow = self._server.goodput if self._server is not None else ({}, {})
-        return exporter.Pod(
+        return exporter.PodFacts(
             pod.job_name,
             pod.folder.node(pod.trainer_id),
             group.attempt,
-            group.state is not State.WAITING,
+            group.state is not PodState.WAITING,
             seconds,
             slow,
         )

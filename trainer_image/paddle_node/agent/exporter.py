@@ -109,7 +109,7 @@ def _progress(rank: Mapping[str, str], lines: list[Step]) -> Iterator[Sample]:
 
 
 @dataclass(frozen=True)
-class Pod:
+class PodFacts:
     """The facts that the agent knows without the volume."""
 
     job: str
@@ -124,7 +124,7 @@ class Pod:
     """How many times the median a step takes, by the rank of each slow trainer."""
 
 
-def samples(pod: Pod, progress: Iterable[Sample]) -> Iterator[Sample]:
+def samples(pod: PodFacts, progress: Iterable[Sample]) -> Iterator[Sample]:
     """Yields a pod's metrics."""
     yield "paddle_attempt", pod.attempt, {}
     yield "paddle_attempt_running", float(pod.running), {}
@@ -141,7 +141,7 @@ def samples(pod: Pod, progress: Iterable[Sample]) -> Iterator[Sample]:
 class Exporter:
     """Serves the facts that `look` returns, and the progress on the volume."""
 
-    def __init__(self, look: Callable[[], Pod], say: Callable[[str], None]) -> None:
+    def __init__(self, look: Callable[[], PodFacts], say: Callable[[str], None]) -> None:
         self._look = look
         self._say = say
         self._text, self._made = b"", -math.inf
@@ -233,7 +233,7 @@ class Exporter:
         self._made = time.monotonic()
         return self._text
 
-    async def _read_volume(self, pod: Pod) -> None:
+    async def _read_volume(self, pod: PodFacts) -> None:
         try:
             self._progress = await background.call(
                 lambda: read_progress(pod.folder, pod.attempt) if pod.running else []

@@ -62,7 +62,7 @@ SHORT_OF_SHARED = ("bus error", "Bus error", "BUS error", "insufficient shared m
 """Words of Paddle and torch when a data worker finds no room in /dev/shm."""
 
 
-class State(Enum):
+class PodState(Enum):
     """What this pod is doing."""
 
     WAITING = "waiting"
@@ -98,7 +98,7 @@ class WorkerGroup:
         self._running: list[Worker] = []
         self._standby: list[Worker] = []
         self._watching: list[asyncio.Task[None]] = []
-        self.state = State.WAITING
+        self.state = PodState.WAITING
         self.attempt = 0
         self.gone = True
         self.serving = self.silent = False
@@ -115,7 +115,7 @@ class WorkerGroup:
     @property
     def beat(self) -> m.Beat:
         """The pod's sign of life."""
-        if self.state is State.WAITING:
+        if self.state is PodState.WAITING:
             return m.Beat()
         trainers = [worker.quiet for worker in self._workers_of("trainer") if worker.code is None]
         quiet = min((worker.quiet for worker in self._running), default=None)
@@ -164,7 +164,7 @@ class WorkerGroup:
             for process in processes
         ]
         self.attempt, self._processes, self._running = attempt, processes, []
-        self.state = State.RUNNING
+        self.state = PodState.RUNNING
         self.gone = self.serving = self.silent = self.leaving = False
         self.ended, self.doubt, self.place = "", "", ""
         self._alone, self._not_finite = False, ""
@@ -176,7 +176,7 @@ class WorkerGroup:
             self._launch_all()
 
     async def _launch_after(self, before: Callable[[], Coroutine[Any, Any, bool]]) -> None:
-        if await before() and self.state is not State.WAITING:
+        if await before() and self.state is not PodState.WAITING:
             self._launch_all()
 
     def _launch_all(self) -> None:
@@ -194,7 +194,7 @@ class WorkerGroup:
         """
         if background.start(threading.Thread(target=int, daemon=True)):
             self._room = time.monotonic()
-        elif self.state is State.RUNNING and time.monotonic() - self._room > FULL:
+        elif self.state is PodState.RUNNING and time.monotonic() - self._room > FULL:
             count = self._workers.count()
             what = f"the program took all process ids of this pod, {count} for itself"
             self._say(what)
@@ -202,16 +202,16 @@ class WorkerGroup:
             self._room = time.monotonic()
 
     def serve(self) -> None:
-        if self.state is State.RUNNING:  # The server's message may cross a SIGTERM.
+        if self.state is PodState.RUNNING:  # The server's message may cross a SIGTERM.
             for process in self._processes:
                 if process.waits_for_servers:
                     self._launch(process)
 
     def stop(self) -> None:
         """Sends SIGTERM to whoever can save, then waits for their end."""
-        if self.state is State.STOPPING:  # Its own SIGTERM may follow that of another pod.
+        if self.state is PodState.STOPPING:  # Its own SIGTERM may follow that of another pod.
             return
-        self.state = State.STOPPING
+        self.state = PodState.STOPPING
         trainers = self._workers_of("trainer")
         if any(worker.process.judged for worker in trainers):
             self._watching.append(self._tasks.spawn(self._stop_ranks(trainers)))
@@ -265,7 +265,7 @@ class WorkerGroup:
         self._ranks.close()
 
     def _rest(self) -> None:
-        self.state = State.WAITING
+        self.state = PodState.WAITING
         for task in self._watching:
             task.cancel()
 
@@ -404,7 +404,7 @@ class WorkerGroup:
         then to what is left. Without a rank, those get it that have started nothing.
         """
         told: set[int] = set()
-        while self.state is State.STOPPING:
+        while self.state is PodState.STOPPING:
             parents = {entry.pid: entry.parent for entry in await self._look()}
             running = [rank.entry.pid for rank in self._ranks.list_running()]
             targets = {pid for pid in running if pid in parents}
@@ -436,7 +436,7 @@ class WorkerGroup:
         elif worker.process.role == "server" and not self.leaving:
             # It may have noticed before this agent that every trainer leaves.
             await asyncio.sleep(AFTER_LEAVE)
-        runs = worker in self._running and self.state is not State.WAITING
+        runs = worker in self._running and self.state is not PodState.WAITING
         counts = runs and not worker.wanted_end
         if worker in self._standby:
             self._standby.remove(worker)
@@ -448,7 +448,7 @@ class WorkerGroup:
     def _trainer_ended(self, worker: Worker) -> None:
         codes = [trainer.code for trainer in self._workers_of("trainer")]
         count = len([process for process in self._processes if process.role == "trainer"])
-        if worker.code != 0 and self.state is State.RUNNING:
+        if worker.code != 0 and self.state is PodState.RUNNING:
             self._report_loss(worker)
         elif len(codes) == count and None not in codes:
             self._watching.append(self._tasks.spawn(self._conclude()))
@@ -478,7 +478,7 @@ class WorkerGroup:
                 doubts.append(world.WORKED_ALONE)
         if other := self._world_fault():
             self._tell(m.Fatal(ExitCode.BAD_SETTING, other))
-        if failed and self.state is State.RUNNING and not self._pod.command.success_file:
+        if failed and self.state is PodState.RUNNING and not self._pod.command.success_file:
             self._report_rank(trainers[0], failed[0])
             return
         codes = [worker.code for worker in trainers]

@@ -18,7 +18,7 @@ from paddle_node.volume.job_folder import JobFolder
 from paddle_node.volume.passes import Identity
 
 
-class Record:
+class AttemptRecord:
     """The file of attempts. Every method that changes it returns once the change is on disk.
     Blocking.
     """

@@ -14,7 +14,7 @@ from paddle_node.rendezvous import effects as ask
 from paddle_node.rendezvous import events as on
 from paddle_node.rendezvous import policy
 from paddle_node.rendezvous.attempt_end import AttemptEnd
-from paddle_node.rendezvous.attempts import Record
+from paddle_node.rendezvous.attempts import AttemptRecord
 from paddle_node.retry import disk_full, may_pass, retry
 from paddle_node.runtimes import Progress, Resumption, Scratch
 from paddle_node.volume import publication
@@ -30,7 +30,11 @@ class Bookkeeper:
     """Answers each question with an event. Blocking."""
 
     def __init__(
-        self, pod: PodEnvironment, record: Record, progress: Progress, say: Callable[[str], None]
+        self,
+        pod: PodEnvironment,
+        record: AttemptRecord,
+        progress: Progress,
+        say: Callable[[str], None],
     ) -> None:
         self._pod = pod
         self._record = record
@@ -187,7 +191,7 @@ class Bookkeeper:
             self._say(f"the attempt's end cannot be recorded: {error.strerror or error}")
 
 
-def publish(record: Record, progress: Progress, say: Callable[[str], None]) -> None:
+def publish(record: AttemptRecord, progress: Progress, say: Callable[[str], None]) -> None:
     """Puts the results of a run that has ended where people look, unless a process of it may be
     left. Blocking. Does nothing the second time.
     """

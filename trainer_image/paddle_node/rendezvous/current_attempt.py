@@ -19,7 +19,7 @@ LONGEST_PLACE = 300
 """Characters of an agent's words about where its trainers are."""
 
 
-class End(NamedTuple):
+class UnexpectedEnd(NamedTuple):
     """A process that ended unexpectedly."""
 
     at: float
@@ -54,7 +54,7 @@ class CurrentAttempt:
     """The pod whose SIGTERM stops it; empty: none."""
     strays: bool = False
     """A pod of it was lost before it said that no process of it is left."""
-    ends: list[End] = field(default_factory=list)
+    ends: list[UnexpectedEnd] = field(default_factory=list)
     """The processes that ended it, or ended on their own before they were killed."""
     places: dict[int, str] = field(default_factory=dict)
     """Where the trainers of silent pods were, by the pod's rank."""
@@ -64,7 +64,9 @@ class CurrentAttempt:
     def add_end(self, member: Member, members: Members, lost: Lost, now: float) -> None:
         """Adds a process that ended."""
         at = now - lost.ago
-        self.ends.append(End(at, member.hello.rank, self._cause(at, member, members, lost), lost))
+        self.ends.append(
+            UnexpectedEnd(at, member.hello.rank, self._cause(at, member, members, lost), lost)
+        )
 
     def _cause(self, at: float, member: Member, members: Members, lost: Lost) -> str:
         """Puts the end of a process into words: also who was silent before, if it had waited, and

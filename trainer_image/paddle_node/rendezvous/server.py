@@ -19,12 +19,12 @@ from paddle_node.rendezvous import effects as e
 from paddle_node.rendezvous import events as on
 from paddle_node.rendezvous import heartbeat
 from paddle_node.rendezvous import messages as m
-from paddle_node.rendezvous.attempts import Record
+from paddle_node.rendezvous.attempts import AttemptRecord
 from paddle_node.rendezvous.bookkeeper import Bookkeeper
 from paddle_node.rendezvous.connections import Connections
 from paddle_node.rendezvous.discovery import Discovery
 from paddle_node.rendezvous.members import Members
-from paddle_node.rendezvous.state import Rendezvous, State
+from paddle_node.rendezvous.state import JobState, Rendezvous
 from paddle_node.runtimes import Progress, Runtime
 from paddle_node.volume import lease
 from paddle_node.volume.attempts import Outcome
@@ -77,7 +77,9 @@ class Server:
             lambda: lease.acquire(state, pod.run_id, incarnation, pod.lease, say), pod, say, wait
         )
         self._running.append(self._tasks.spawn(self._keep(held)))
-        record = await background.ask(lambda: Record(pod.folder, pod.run_id, held.check), pod, say)
+        record = await background.ask(
+            lambda: AttemptRecord(pod.folder, pod.run_id, held.check), pod, say
+        )
         progress = runtime.progress(pod, say)
         books = await background.ask(lambda: Bookkeeper(pod, record, progress, say), pod, say)
         members = Members(
@@ -110,7 +112,7 @@ class Server:
         if self._connections is not None and self._rendezvous is not None:
             self._handle(on.Closing())
             members = self._rendezvous.members
-            finished = self._rendezvous.state is State.FINISHED
+            finished = self._rendezvous.state is JobState.FINISHED
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(GOODBYE_SECONDS):
                     await self._questions.join()
@@ -202,7 +204,7 @@ class Server:
             )
             began = time.monotonic()
             try:
-                if rendezvous.state is State.TRAINING and await background.call(
+                if rendezvous.state is JobState.TRAINING and await background.call(
                     progress.has_progressed
                 ):
                     self._handle(on.Progressed())
@@ -217,7 +219,7 @@ class Server:
         reported = ""
         while True:
             await asyncio.sleep(PROGRESS_INTERVAL)
-            if rendezvous.state not in (State.TRAINING, State.STOPPING):
+            if rendezvous.state not in (JobState.TRAINING, JobState.STOPPING):
                 continue
             with contextlib.suppress(OSError):
                 far = await background.call(partial(read_folder, self._pod.folder))

@@ -46,7 +46,7 @@ GOODPUT_INTERVAL = 30.0
 """Seconds between two log lines that say where the time goes."""
 
 
-class State(Enum):
+class JobState(Enum):
     """The state of the job."""
 
     GATHERING = "waiting for peers"
@@ -57,7 +57,7 @@ class State(Enum):
     FINISHED = "finished"
 
 
-RUNNING = (State.STARTING, State.TRAINING, State.STOPPING)
+RUNNING = (JobState.STARTING, JobState.TRAINING, JobState.STOPPING)
 
 
 class Rendezvous:
@@ -77,7 +77,7 @@ class Rendezvous:
         last: int = 0,
     ) -> None:
         self.members = members
-        self.state = State.GATHERING
+        self.state = JobState.GATHERING
         self._pod = pod
         self._identity = identity
         self._effects: list[e.Effect] = []
@@ -193,13 +193,13 @@ class Rendezvous:
         if self._saves is not None:
             self._saves.forget(member.hello.rank)
         self._effects.append(e.Close(member.connection))
-        if self.state is State.STOPPING:
+        if self.state is JobState.STOPPING:
             # The trainers can no longer save together.
             self._lose(AttemptEnd(f"{self._attempt.stop_cause}; then {cause}", STOPPED), now)
         elif self.state in RUNNING:
             self._lose(AttemptEnd(cause, POD), now)
         elif (
-            self.state is State.ENDING
+            self.state is JobState.ENDING
             and ran
             and self._ending is not None
             and self._ending.kind in (PROGRAM, CLUSTER)
@@ -208,7 +208,7 @@ class Rendezvous:
             # seconds later.
             ending = self._attempt.explain(self._ending, self._pause)
             self._ending = replace(ending, cause=f"{ending.cause}; {cause}", kind=POD)
-        elif self.state is State.GATHERING:
+        elif self.state is JobState.GATHERING:
             self._say(f"{cause}; waiting for it")
 
     # What agents and trainers say.
@@ -232,7 +232,7 @@ class Rendezvous:
             case m.Fatal(code, sentence) if 0 < code < 256:  # 256 would end a pod with 0.
                 self._finish(Outcome(code, f"trainer {rank}: {sentence}"), now)
             case m.Report():
-                if message.leaving and self.state in (State.STARTING, State.TRAINING):
+                if message.leaving and self.state in (JobState.STARTING, JobState.TRAINING):
                     self._stop(f"{member.pod} was told to stop", now)
                 current = message.attempt == self._attempt.number
                 if current and message.place:
@@ -253,12 +253,12 @@ class Rendezvous:
         if self._attempt.trainers.has_stepped() is False:
             self._lose(AttemptEnd(cause, STOPPED), now)
         else:
-            self._enter(State.STOPPING, now)
+            self._enter(JobState.STOPPING, now)
             self._broadcast(m.Stop(self._attempt.number, cause))
 
     def _process_lost(self, member: Member, lost: m.Lost, now: float) -> None:
         attempt = self._attempt
-        if self.state is State.STOPPING:
+        if self.state is JobState.STOPPING:
             self.members.stopped.add(member.hello.rank)
         elif self.state in RUNNING:
             attempt.add_end(member, self.members, lost, now)
@@ -272,7 +272,7 @@ class Rendezvous:
             return
         trainers = self._attempt.trainers
         left = trainers.left
-        self._effects += trainers.hear(rank, message, self.state is not State.STARTING, now)
+        self._effects += trainers.hear(rank, message, self.state is not JobState.STARTING, now)
         if trainers.left and not left:
             self._broadcast(m.AllReached(self._attempt.number, "left"))
         self._advance(now)
@@ -281,7 +281,7 @@ class Rendezvous:
 
     def _start(self, number: int, resumption: Resumption, now: float) -> None:
         """Starts the attempt: the volume has answered its number and what it resumes from."""
-        if self.state is State.FINISHED:
+        if self.state is JobState.FINISHED:
             return
         self._asked = False
         local, earlier, kept = False, 0, list[str]()
@@ -294,7 +294,7 @@ class Rendezvous:
             # An agent was lost while the volume answered: the number is spent, the attempt never
             # ran.
             self._attempt = replace(self._attempt, number=number, trainers=trainers)
-            self._enter(State.ENDING, now)
+            self._enter(JobState.ENDING, now)
             self._ending = AttemptEnd("a pod was lost before the attempt began", POD)
         else:
             members = [self.members[rank] for rank in range(self._pod.trainers)]
@@ -304,7 +304,7 @@ class Rendezvous:
             self._looked = self._reported = now
             self._difference, self._slow = None, {}
             self._stopwatch.begun = now
-            self._enter(State.STARTING, now)
+            self._enter(JobState.STARTING, now)
             self._say(
                 f"attempt {number}: all {len(members)} pods are here, training starts "
                 f"{resumption.description}"
@@ -319,9 +319,9 @@ class Rendezvous:
         self._ending, self._stopwatch.seconds = None, Counter(seconds)
         if (outcome := policy.decide(facts)) is not None:
             self._outcome = outcome
-        elif self.state is State.ENDING:
+        elif self.state is JobState.ENDING:
             self._asked = False
-            self._enter(State.GATHERING, now)
+            self._enter(JobState.GATHERING, now)
         self._advance(now)
 
     def _have_copied(self, now: float, *, rest: bool = True) -> bool:
@@ -356,9 +356,9 @@ class Rendezvous:
         if missing is None and self._saves is not None:
             missing = self._saves.missing or None
         absent = self._attempt.trainers.absent
-        if self.state is State.STOPPING and missing is not None:
+        if self.state is JobState.STOPPING and missing is not None:
             self._lose(AttemptEnd(self._attempt.stop_cause, STOPPED), now)
-        elif absent and self.state is not State.STOPPING:
+        elif absent and self.state is not JobState.STOPPING:
             sentence = (
                 f"trainers {list_ranks(absent)} ended with 0 and had never joined the others: they "
                 "have trained nothing"
@@ -390,36 +390,36 @@ class Rendezvous:
 
     def _advance(self, now: float) -> None:
         members = self.members
-        stopping = self.state is State.STOPPING
+        stopping = self.state is JobState.STOPPING
         ended = members.stopped if stopping else members.trained
         if self.state in RUNNING and (deadlock := self._attempt.trainers.deadlock(ended)):
             # Trainers that stop can only save together.
             cause = f"{self._attempt.stop_cause}; then {deadlock}" if stopping else deadlock
             self._lose(AttemptEnd(cause, STOPPED if stopping else PROGRAM), now)
-        if self.state is State.STARTING and members.is_complete(members.serving):
-            self._enter(State.TRAINING, now)
+        if self.state is JobState.STARTING and members.is_complete(members.serving):
+            self._enter(JobState.TRAINING, now)
             self._broadcast(m.AllReached(self._attempt.number, "serving"))
             self._effects += self._attempt.trainers.serve(now)
         if self.state in RUNNING and members.is_complete(members.trained) and not self._asked:
             if self._have_copied(now):
-                self._ask(e.Conclude(self._attempt.number, self.state is State.STOPPING))
+                self._ask(e.Conclude(self._attempt.number, self.state is JobState.STOPPING))
         elif (
-            self.state is State.STOPPING
+            self.state is JobState.STOPPING
             and members.is_complete(members.stopped)
             and not self._asked
         ):
             if self._have_copied(now):
                 self._lose(AttemptEnd(self._attempt.stop_cause, STOPPED), now)
-        elif self.state is State.TRAINING and self._saves is not None and not self._asked:
+        elif self.state is JobState.TRAINING and self._saves is not None and not self._asked:
             self._copy_saves(now)
         final = self._saves is None or self._saves.are_final(members)
-        if self.state is State.ENDING and not members.runs and self._outcome is None and final:
+        if self.state is JobState.ENDING and not members.runs and self._outcome is None and final:
             # No pod can be found lost any more.
             self._record_end()
         if self._outcome is not None and self._have_copied(now):
             self._finish(self._outcome, now)
         gathered = (
-            self.state is State.GATHERING
+            self.state is JobState.GATHERING
             and not self._asked
             and self._outcome is None
             and members.is_complete(members.ready)
@@ -463,7 +463,7 @@ class Rendezvous:
         """
         if self.state not in RUNNING:
             return
-        self._enter(State.ENDING, now)
+        self._enter(JobState.ENDING, now)
         seconds = self._stopwatch.stop(self._attempt.trainers, now, done=False)
         if not self._attempt.ends and self._attempt.trainers.join:
             ending = replace(ending, stepped=self._attempt.trainers.has_stepped())
@@ -479,7 +479,7 @@ class Rendezvous:
         """Records the end of the attempt that is ending, unless that is under way. A leaving server
         owes this to the next one.
         """
-        if self.state is State.ENDING and not self._asked:
+        if self.state is JobState.ENDING and not self._asked:
             assert self._ending is not None
             ending = self._attempt.explain(self._ending, self._pause)
             ending = replace(ending, gone=not self._attempt.strays)
@@ -487,21 +487,21 @@ class Rendezvous:
 
     def _finish(self, outcome: Outcome, now: float, ending: AttemptEnd | None = None) -> None:
         """Ends the job, and with it the attempt, by `ending`."""
-        if self.state is not State.FINISHED:
+        if self.state is not JobState.FINISHED:
             if self.state in RUNNING:
                 ending = ending or AttemptEnd(outcome.sentence, STOPPED)
                 done = outcome.code == ExitCode.DONE
                 seconds = self._stopwatch.stop(self._attempt.trainers, now, done)
                 ending = replace(ending, seconds=seconds)
             ending = self._ending if self._ending is not None and not self._asked else ending
-            self.state = State.FINISHED
+            self.state = JobState.FINISHED
             self._ask(e.RecordOutcome(outcome, ending))
 
     # Time.
 
     def _tick(self, now: float, late: bool) -> None:
         members, trainers, self._ticked = self.members, self._attempt.trainers, now
-        training = self.state in (State.STARTING, State.TRAINING)
+        training = self.state in (JobState.STARTING, JobState.TRAINING)
         waiting = trainers.map_waits(members.serving)
         silent = dict(sorted(members.silent.items(), key=lambda entry: entry[1])[:1])
         for rank, member in list(members.items()):
@@ -541,7 +541,7 @@ class Rendezvous:
                 f"(limits.stall_seconds is {self._pod.stall:g})"
             )
             self._saves.give_up()
-        if self.state is State.TRAINING and now - self._looked >= PACE_INTERVAL:
+        if self.state is JobState.TRAINING and now - self._looked >= PACE_INTERVAL:
             self._look(now)
         self._advance(now)
 
@@ -580,17 +580,17 @@ class Rendezvous:
     def _overdue(self, now: float) -> deadlines.Verdict:
         pod, members, attempt = self._pod, self.members, self._attempt
         match self.state:
-            case State.GATHERING:
+            case JobState.GATHERING:
                 difference = self._difference and (self._difference[0], now - self._difference[1])
                 return deadlines.check_peers(pod, members, now - self._since, difference)
-            case State.STARTING | State.TRAINING as state:
-                starting = state is State.STARTING
+            case JobState.STARTING | JobState.TRAINING as state:
+                starting = state is JobState.STARTING
                 return deadlines.check_attempt(
                     pod, members, attempt, self._since, now, starting=starting
                 )
-            case State.STOPPING:
+            case JobState.STOPPING:
                 return deadlines.check_stop(pod, members, attempt, now - self._since)
-            case State.ENDING if now - self._since > END_DEADLINE:
+            case JobState.ENDING if now - self._since > END_DEADLINE:
                 for rank in sorted(self.members.runs):
                     self._drop(
                         self.members[rank],
@@ -601,7 +601,7 @@ class Rendezvous:
 
     # Helpers.
 
-    def _enter(self, state: State, now: float) -> None:
+    def _enter(self, state: JobState, now: float) -> None:
         self.state = state
         self._since = self._reminded = now
 

@@ -33,7 +33,7 @@ from paddle_node.volume.passes import Position
 
 
 @dataclass(frozen=True)
-class Start:
+class StartingPoint:
     """What an attempt begins with, as its `Resumption` says.
 
     All None: new parameters, and the first pass.
@@ -105,7 +105,7 @@ class Training:
         next checkpoint is due.
         """
 
-    def run(self, start: Start) -> None:
+    def run(self, start: StartingPoint) -> None:
         """Trains the passes that are left, and exports the model."""
         last = self._pod.passes - 1
         signal.signal(signal.SIGTERM, self._stop)

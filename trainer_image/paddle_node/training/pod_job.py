@@ -15,7 +15,7 @@ from paddle_node.training import shard
 from paddle_node.training.backends.backend import Backend
 from paddle_node.training.backends.network import Model, check_model
 from paddle_node.training.job import Job, Parse, Sampler, name_sample
-from paddle_node.training.loop import Samples, Start, Training
+from paddle_node.training.loop import Samples, StartingPoint, Training
 from paddle_node.training.saver import Saver
 from paddle_node.training.shard import Parser, Reader
 from paddle_node.volume import data_manifest, durable, passes
@@ -34,7 +34,7 @@ class PodJob(Job):
         self.pod = environment.parse()
         super().__init__(parse, self.pod.runtime, self.pod.seed)
         self.folder = self.pod.folder
-        self.start = Start.read(self.folder, program.resumed)
+        self.start = StartingPoint.read(self.folder, program.resumed)
         self.trainer_id = program.trainer_id
         self.attempt = program.attempt
         self.agreed: dict[str, str] = {}

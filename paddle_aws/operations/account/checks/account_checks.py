@@ -19,7 +19,14 @@ import yaml
 
 from paddle_aws.operations.account.access.entries import admits, is_same_principal
 from paddle_aws.operations.account.aws import client, list_all
-from paddle_aws.operations.account.check import Check, Findings, Found, ok, problem, warning
+from paddle_aws.operations.account.check import (
+    Check,
+    CheckResult,
+    CheckResults,
+    ok,
+    problem,
+    warning,
+)
 from paddle_aws.operations.account.cluster_account import BROKEN, ClusterAccount
 from paddle_aws.operations.account.machines import machines
 from paddle_aws.stacks.cluster_spec import ClusterSpec
@@ -77,7 +84,7 @@ class AccountChecks(ClusterAccount):
             *self.list_existing_parts(),
         ]
 
-    def region(self) -> Findings:
+    def region(self) -> CheckResults:
         """Looks the region up in botocore's own list of each service's endpoints: asks nobody."""
         import botocore
         from botocore.session import get_session
@@ -99,7 +106,7 @@ class AccountChecks(ClusterAccount):
         else:
             yield ok(f"{region} has every service that the cluster uses ({source})")
 
-    def enabled(self) -> Findings:
+    def enabled(self) -> CheckResults:
         """Asks whether the account has opted in to the region: without, AWS takes its credentials
         for wrong there.
         """
@@ -114,7 +121,7 @@ class AccountChecks(ClusterAccount):
         else:
             yield ok(f"the account may use {region}")
 
-    def plan(self) -> Findings:
+    def plan(self) -> CheckResults:
         """Asks whether the account is on AWS's free plan, as new ones are since July 2025: it
         starts free-tier types alone (aws-samples/eks-workshop-v2#1644).
         """
@@ -145,7 +152,7 @@ class AccountChecks(ClusterAccount):
 
         return bool(get_session().get_partition_for_region(self.spec.region) == "aws")
 
-    def zones(self) -> Findings:
+    def zones(self) -> CheckResults:
         answer = self.client("ec2").describe_availability_zones()
         offered = {zone["ZoneName"]: zone for zone in answer["AvailabilityZones"]}
         for name in self.spec.network.zones:
@@ -164,7 +171,7 @@ class AccountChecks(ClusterAccount):
             else:
                 yield ok(f"{name} is available")
 
-    def instance_types(self) -> Findings:
+    def instance_types(self) -> CheckResults:
         for group in machines(self.spec):
             filters = [{"Name": "instance-type", "Values": list(group.types)}]
             asked: dict[str, Any] = {"LocationType": "availability-zone", "Filters": filters}
@@ -181,7 +188,7 @@ class AccountChecks(ClusterAccount):
                 else:
                     yield ok(f"{kind} ({group.name}) is offered in {', '.join(group.zones)}")
 
-    def vcpus(self) -> Findings:
+    def vcpus(self) -> CheckResults:
         kinds = sorted({group.types[0] for group in machines(self.spec)})
         types = self.client("ec2").describe_instance_types(InstanceTypes=kinds)["InstanceTypes"]
         size = {kind["InstanceType"]: int(kind["VCpuInfo"]["DefaultVCpus"]) for kind in types}
@@ -217,7 +224,7 @@ class AccountChecks(ClusterAccount):
                     "count too)"
                 )
 
-    def network(self) -> Findings:
+    def network(self) -> CheckResults:
         spec, ec2 = self.spec, self.client("ec2")
         vpcs = ec2.describe_vpcs()["Vpcs"]
         mine = any({"Key": "cluster", "Value": spec.name} in vpc.get("Tags", ()) for vpc in vpcs)
@@ -233,7 +240,7 @@ class AccountChecks(ClusterAccount):
         if not new and not addresses:
             yield ok("the network is there already")
 
-    def _room(self, what: str, taken: int, more: int, quota: float) -> Found:
+    def _room(self, what: str, taken: int, more: int, quota: float) -> CheckResult:
         needed = f", {more} more are needed" if more else ""
         sentence = f"{taken} {what} of {quota:g} are taken{needed}"
         full = more and taken + more > quota
@@ -243,7 +250,7 @@ class AccountChecks(ClusterAccount):
         api = self.client("service-quotas")
         return float(api.get_service_quota(ServiceCode=service, QuotaCode=code)["Quota"]["Value"])
 
-    def bootstrap(self) -> Findings:
+    def bootstrap(self) -> CheckResults:
         spec, ssm = self.spec, self.client("ssm")
         advice = "run `paddle-aws bootstrap`"
         if spec.bootstrap_qualifier:
@@ -266,7 +273,7 @@ class AccountChecks(ClusterAccount):
         if spec.deployment_policies:
             yield self._deployer()
 
-    def _deployer(self) -> Found:
+    def _deployer(self) -> CheckResult:
         """Checks whether CloudFormation deploys with the policies of a restricted deployer."""
         spec, account = self.spec, self.identity["Account"]
         role = f"cdk-{spec.qualifier}-cfn-exec-role-{account}-{spec.region}"
@@ -277,7 +284,7 @@ class AccountChecks(ClusterAccount):
         sentence = f"deployer is restricted, and {role} has {', '.join(names) or 'no policy'}"
         return problem(f"{sentence}: an administrator runs `paddle-aws bootstrap`")
 
-    def permissions(self) -> Findings:
+    def permissions(self) -> CheckResults:
         """Checks what the caller may do with IAM's own simulation, which does not know an
         organization's policies.
 
@@ -306,7 +313,7 @@ class AccountChecks(ClusterAccount):
         if not refused:
             yield ok(f"{arn} may take cdk's roles and deploy, and reach the cluster afterwards")
 
-    def linked_roles(self) -> Findings:
+    def linked_roles(self) -> CheckResults:
         """Asks for the roles with which services act for the account. AWS makes one at a service's
         first use, if the caller may; without Auto Scaling's or spot's no machine starts
         (hashicorp/terraform-provider-aws#28644, terraform-aws-modules/terraform-aws-eks#2565).
@@ -330,7 +337,7 @@ class AccountChecks(ClusterAccount):
         if complete:
             yield ok("the services have their own roles in the account")
 
-    def lustre(self) -> Findings:
+    def lustre(self) -> CheckResults:
         """Compares the nodes' kernel with those for which Amazon Linux has FSx's client."""
         version = self.spec.cluster.version
         if tuple(map(int, version.split("."))) >= (1, 36):
@@ -353,7 +360,7 @@ class AccountChecks(ClusterAccount):
                 return role
         return f"{roles}/{self.spec.name}-access-PeopleOperatorRoleAbCdEf"
 
-    def stacks(self) -> Findings:
+    def stacks(self) -> CheckResults:
         if not self.deployed_stacks:
             yield ok(f"no stack is named {self.spec.name}-*: the names are free")
         for stack in self.deployed_stacks:
@@ -383,7 +390,7 @@ class AccountChecks(ClusterAccount):
     def _makes_log_group(self) -> bool:
         return self.makes_cluster and self.spec.cluster.log_days > 0
 
-    def support(self) -> Findings:
+    def support(self) -> CheckResults:
         """Asks EKS until when it supports the Kubernetes version of the settings."""
         cluster = self.spec.cluster
         named = f"Kubernetes {cluster.version}"
@@ -417,7 +424,7 @@ class AccountChecks(ClusterAccount):
         else:
             yield ok(f"standard support of {named} ends on {day}")
 
-    def log_group(self) -> Findings:
+    def log_group(self) -> CheckResults:
         """Looks for the control plane's log group, which EKS makes again while a cluster ends
         (terraform-aws-modules/terraform-aws-eks#2763): CloudFormation creates none of a name that
         is taken.
@@ -462,7 +469,7 @@ class AccountChecks(ClusterAccount):
         nothing = ok("the settings name nothing that has to exist")
         return checks or [("existing parts", lambda: [nothing])]
 
-    def _check_existing(self, setting: str, id: str, row: dict[str, Any]) -> Findings:
+    def _check_existing(self, setting: str, id: str, row: dict[str, Any]) -> CheckResults:
         from botocore.exceptions import ClientError
         from jmespath import search
 

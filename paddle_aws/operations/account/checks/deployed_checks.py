@@ -17,7 +17,14 @@ from k8s_charts.deployed import ClusterOutputs
 from paddle_aws.operations.account import setup_documents
 from paddle_aws.operations.account.access import tunnel
 from paddle_aws.operations.account.aws import list_all
-from paddle_aws.operations.account.check import Check, Findings, Found, ok, problem, warning
+from paddle_aws.operations.account.check import (
+    Check,
+    CheckResult,
+    CheckResults,
+    ok,
+    problem,
+    warning,
+)
 from paddle_aws.operations.account.checks.version_checks import VersionChecks, refused_step
 from paddle_aws.operations.account.cluster_account import ClusterAccount
 from paddle_aws.operations.cluster.cluster_api import ClusterApi
@@ -29,7 +36,7 @@ ACTIVATE = (
     "aws ce update-cost-allocation-tags-status --cost-allocation-tags-status "
     "TagKey=cluster,Status=Active"
 )
-TAG: dict[str, Found] = {
+TAG: dict[str, CheckResult] = {
     "Active": ok("the budget counts by tag cluster"),
     "activated": ok(
         "tag cluster is activated for cost allocation: the budget counts from now on, in up to "
@@ -117,7 +124,7 @@ class DeployedChecks:
 
     # Ready.
 
-    def mount_targets(self) -> Findings:
+    def mount_targets(self) -> CheckResults:
         system = self._output("FileSystemId")
         if "FileSystemMountName" in self._account.outputs:
             described = self._client("fsx").describe_file_systems(FileSystemIds=[system])
@@ -144,7 +151,7 @@ class DeployedChecks:
                 ok(text) if state == "available" else problem(f"{text}: pods there cannot mount it")
             )
 
-    def tunnel(self) -> Findings:
+    def tunnel(self) -> CheckResults:
         name = self.spec.tunnel_document
         document = self._client("ssm").describe_document(Name=name)["Document"]["Status"]
         running = tunnel.machines(self._client("ec2"), name)
@@ -152,7 +159,7 @@ class DeployedChecks:
         says = f"document {name} is {document}, {who} runs"
         yield (ok if running and document == "Active" else problem)(says)
 
-    def stack_policies(self) -> Findings:
+    def stack_policies(self) -> CheckResults:
         api = self._client("cloudformation")
         names = [stack["StackName"] for stack in self._account.deployed_stacks]
         policies = {name: api.get_stack_policy(StackName=name) for name in names}
@@ -165,7 +172,7 @@ class DeployedChecks:
         else:
             yield ok("no deploy may replace or remove what holds data")
 
-    def budget(self) -> Findings:
+    def budget(self) -> CheckResults:
         from botocore.exceptions import ClientError
 
         api, key = self._client("ce"), "cluster"
@@ -192,7 +199,7 @@ class DeployedChecks:
             return
         yield TAG[status]
 
-    def kubernetes(self) -> Findings:
+    def kubernetes(self) -> CheckResults:
         cluster = ClusterApi()
         version = cluster.get("/version")
         endpoint = self._account.outputs.get("ClusterEndpoint", cluster.server)
@@ -203,7 +210,7 @@ class DeployedChecks:
             )
         yield ok(f"{cluster.server} answers, version {version.get('gitVersion', '?')}")
 
-    def setup(self) -> Findings:
+    def setup(self) -> CheckResults:
         cluster, mode = ClusterApi(), self._account.outputs.get("AutoMode", "")
         outputs = ClusterOutputs.placeholder().model_copy(update={"auto_mode": mode})
         manifests = setup_documents.documents(self.spec, outputs)
@@ -220,7 +227,7 @@ class DeployedChecks:
         else:
             yield ok("all that `paddle-aws setup` applies is there")
 
-    def driver(self) -> Findings:
+    def driver(self) -> CheckResults:
         """Compares the current nodes' drivers with the CUDA of the image that was pushed last."""
         # Imported here: cdk8s starts Node, and `paddle-aws --help` need not wait for that.
         from k8s_charts import deployed as chosen
@@ -262,7 +269,7 @@ class DeployedChecks:
 
     # Ready, for a self-managed control plane or self-managed node groups.
 
-    def version(self) -> Findings:
+    def version(self) -> CheckResults:
         fault = refused_step(self.spec, self._account.outputs)
         yield (
             problem(fault)
@@ -270,7 +277,7 @@ class DeployedChecks:
             else ok(f"the control plane runs Kubernetes {self._output('KubernetesVersion')}")
         )
 
-    def groups(self) -> Findings:
+    def groups(self) -> CheckResults:
         api, groups = self._client("autoscaling"), "AutoScalingGroups[]"
         why = "`aws autoscaling describe-scaling-activities` says why not more"
         for group in list_all(api, "describe_auto_scaling_groups", groups, Filters=self._ours):
@@ -320,7 +327,7 @@ class DeployedChecks:
                 )
 
 
-def _obstacles(look: Callable[[], Iterator[str]], none: str) -> Findings:
+def _obstacles(look: Callable[[], Iterator[str]], none: str) -> CheckResults:
     """Reports every obstacle as a problem; `none` is the text if there is no obstacle."""
     obstacles = list(look())
     yield from (problem(text) for text in obstacles)
@@ -328,7 +335,7 @@ def _obstacles(look: Callable[[], Iterator[str]], none: str) -> Findings:
         yield ok(none)
 
 
-def _health(name: str, part: dict[str, Any]) -> Found:
+def _health(name: str, part: dict[str, Any]) -> CheckResult:
     """Returns the health of a cluster, an add-on or a node group, as EKS reports it."""
     issues = part.get("health", {}).get("issues", ())
     words = "; ".join(str(issue.get("message", issue.get("code", ""))) for issue in issues)

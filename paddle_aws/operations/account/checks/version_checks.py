@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from paddle_aws.operations.account.aws import list_all
-from paddle_aws.operations.account.check import Check, Findings, ok, problem, warning
+from paddle_aws.operations.account.check import Check, CheckResults, ok, problem, warning
 from paddle_aws.operations.account.locks.add_ons import defaults, releases
 from paddle_aws.stacks.cluster_spec import ADDONS, DAEMON_ADDONS, ClusterSpec
 from paddle_aws.stacks.distribution_lock import DistributionLock
@@ -71,7 +71,7 @@ class VersionChecks:
         ask = getattr(self._eks, describe)
         return {name: ask(**where, **{f"{kind}Name": name})[kind] for name in names}
 
-    def version(self) -> Findings:
+    def version(self) -> CheckResults:
         has, target = str(self.cluster["version"]), self.spec.cluster.version
         differ = f"the control plane runs Kubernetes {has} and cluster.version is {target}"
         if has == target:
@@ -88,7 +88,7 @@ class VersionChecks:
                     f"{UPGRADE}"
                 )
 
-    def addon_versions(self) -> Findings:
+    def addon_versions(self) -> CheckResults:
         others = DAEMON_ADDONS if self.spec.cluster.existing else ()
         ours = [name for name in ADDONS if name in self.addons and name not in others]
         newest = defaults(self._eks, str(self.cluster["version"]), tuple(ours))
@@ -98,13 +98,13 @@ class VersionChecks:
             has = self.addons[name]["addonVersion"]
             yield from _compare_versions(name, has, newest.get(name), advice)
 
-    def node_images(self) -> Findings:
+    def node_images(self) -> CheckResults:
         for name, group in self.node_groups.items():
             newest = releases(self._client("ssm"), group["version"]).get(group["amiType"])
             yield from _compare_versions(name, group["releaseVersion"], newest, UPGRADE)
 
 
-def _compare_versions(name: str, has: str, newest: str | None, advice: str) -> Findings:
+def _compare_versions(name: str, has: str, newest: str | None, advice: str) -> CheckResults:
     if newest is None or not has:
         yield warning(
             f"not checked: AWS names no version of {name} to compare {has or 'an unknown one'} with"
