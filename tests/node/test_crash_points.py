@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from paddle_node.agent.local_output import LocalOutput
+from paddle_node.agent.local.output import LocalOutput
 from paddle_node.data import inputs
 from paddle_node.failure import Failure
 from paddle_node.rendezvous import messages

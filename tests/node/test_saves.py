@@ -18,8 +18,8 @@ from unittest.mock import Mock
 import pytest
 from node_pods import GOOD
 from paddle_node import environment, retry
-from paddle_node.agent import local_output, other_files
-from paddle_node.agent.local_output import Abandoned, LocalOutput
+from paddle_node.agent.local import checkpoints, filling, other_files, scratch
+from paddle_node.agent.local.output import Abandoned, LocalOutput
 from paddle_node.contract import ExitCode
 from paddle_node.rendezvous import effects as e
 from paddle_node.rendezvous import events as on
@@ -158,8 +158,8 @@ def pod(tmp_path):
     return environment.parse(environ)
 
 
-def fill(pod) -> LocalOutput:
-    local = LocalOutput(pod, lambda text: None)
+def fill(pod, say=lambda text: None) -> LocalOutput:
+    local = LocalOutput(pod, say)
     local.begin(pod, m.Start(1, {}, "", local=True), local.interrupt())
     step = pod.scratch(1) / "output/step-1"
     step.mkdir()
@@ -264,7 +264,7 @@ def test_more_files_than_a_message_can_name_close_no_connection(pod, monkeypatch
         for part in range(40):
             (step / f"part-{part:0100}").write_bytes(b"text")
     monkeypatch.setattr(m, "LINE_BYTES", 32_000)
-    monkeypatch.setattr(local_output, "ROOM", 8_000)
+    monkeypatch.setattr(checkpoints, "ROOM", 8_000)
     local.look(final=True, clean=True)
     counted = {name for name, part in local.saves.parts.items() if part}
     assert counted == {"output/step-3"} and len(local.saves.parts) == 3
@@ -540,8 +540,8 @@ def test_a_pipe_on_the_volume_keeps_no_attempt_from_its_beginning(pod):
 
 @pytest.mark.parametrize("error", [errno.EACCES, errno.EIO])
 def test_a_file_that_cannot_be_read_keeps_no_checkpoint_from_the_volume(pod, monkeypatch, error):
-    local, opened, said = fill(pod), durable.open_file, []
-    local._say = said.append
+    said: list[str] = []
+    local, opened = fill(pod, said.append), durable.open_file
     for name in ("secret", "log"):
         put(name, pod.scratch(1))
 
@@ -654,20 +654,20 @@ def test_a_file_of_any_name_comes_to_the_volume_and_to_the_next_pod(pod, name):
     link.symlink_to(pod.scratch(1) / "output" / name)
     assert send(local, pod, "key") == {name, f"links/{name}", "step-1/part"}
     local.begin(pod, m.Start(2, {}, "", local=True, earlier=1), local.interrupt())
-    assert (pod.scratch(2) / "output/links" / name).readlink().parent == local._own
+    assert (pod.scratch(2) / "output/links" / name).readlink().parent == local._scratch.own
     replaced(pod)
     assert (pod.scratch(1) / "output" / name).read_bytes() == os.fsencode(name)
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-@pytest.mark.parametrize("fails", ["lead", "_remove"])
-def test_a_beginning_that_fails_costs_no_scratch(pod, monkeypatch, fails, restarts):
+@pytest.mark.parametrize("module, fails", [(scratch, "lead"), (filling, "remove")])
+def test_a_beginning_that_fails_costs_no_scratch(pod, monkeypatch, module, fails, restarts):
     local = fill(pod)
     put("a", pod.scratch(1))
     files = send(local, pod, "key")
     put("new", pod.scratch(1))
     with monkeypatch.context() as patch:
-        patch.setattr(local_output, fails, Mock(side_effect=OSError(errno.EIO, "I/O error")))
+        patch.setattr(module, fails, Mock(side_effect=OSError(errno.EIO, "I/O error")))
         start = m.Start(2, {}, "", local=True, earlier=1)
         with pytest.raises(OSError, match="I/O error"):
             local.begin(pod, start, local.interrupt())
@@ -683,7 +683,7 @@ def test_a_beginning_that_fails_costs_no_scratch(pod, monkeypatch, fails, restar
 
 
 def test_a_pipe_in_place_of_an_empty_file_holds_up_no_copy(pod, monkeypatch):
-    local, take = fill(pod), LocalOutput._take_other
+    local, take = fill(pod), other_files._Copy.take
     put("pipe", pod.scratch(1))
     pipe = pod.scratch(1) / "output/pipe"
     os.truncate(pipe, 0)
@@ -695,7 +695,7 @@ def test_a_pipe_in_place_of_an_empty_file_holds_up_no_copy(pod, monkeypatch):
             os.mkfifo(pipe)
         return take(self, path, *more)
 
-    monkeypatch.setattr(LocalOutput, "_take_other", replace_file)
+    monkeypatch.setattr(other_files._Copy, "take", replace_file)
     assert send(local, pod, "key-2") == {"pipe", "step-1/part"}
     monkeypatch.undo()
     assert send(local, pod, "key-3") == {"step-1/part"}

@@ -19,7 +19,7 @@ from typing import NoReturn
 from paddle_node import background
 from paddle_node.agent import exporter, health, node_check, output
 from paddle_node.agent.client import Client
-from paddle_node.agent.local_output import LOOK, Abandoned, LocalOutput, describe
+from paddle_node.agent.local.output import LOOK, Abandoned, LocalOutput, describe
 from paddle_node.agent.worker_group import PodState, WorkerGroup
 from paddle_node.background import Tasks
 from paddle_node.contract import ExitCode
