@@ -312,7 +312,7 @@ def scratch_of_a_pod(place: Path) -> tuple[Callable[[], object], Callable[[], No
     job, progress, pod = _pod(place)
     job.begin(progress)
     _publish(place, 2)
-    (_fill(place, 1, "key-2", 0)._root / "output/log.txt").write_text("the log")
+    (_fill(place, 1, "key-2", 0)._scratch.root / "output/log.txt").write_text("the log")
     (pod.scratch(1) / "output/step-2/part-0").unlink()
     job.begin(_pod(place)[1])
 

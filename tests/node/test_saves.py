@@ -660,7 +660,7 @@ def test_a_file_of_any_name_comes_to_the_volume_and_to_the_next_pod(pod, name):
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-@pytest.mark.parametrize("module, fails", [(scratch, "lead"), (filling, "remove")])
+@pytest.mark.parametrize("module, fails", [(scratch, "lead"), (filling, "_remove")])
 def test_a_beginning_that_fails_costs_no_scratch(pod, monkeypatch, module, fails, restarts):
     local = fill(pod)
     put("a", pod.scratch(1))
@@ -683,19 +683,19 @@ def test_a_beginning_that_fails_costs_no_scratch(pod, monkeypatch, module, fails
 
 
 def test_a_pipe_in_place_of_an_empty_file_holds_up_no_copy(pod, monkeypatch):
-    local, take = fill(pod), other_files._Copy.take
+    local, take = fill(pod), other_files._Copy._take
     put("pipe", pod.scratch(1))
     pipe = pod.scratch(1) / "output/pipe"
     os.truncate(pipe, 0)
     send(local, pod, "key-1")
 
-    def replace_file(self, path, *more):
-        if path == pipe:
+    def replace_file(self, of):
+        if of == "output/pipe":
             pipe.unlink()
             os.mkfifo(pipe)
-        return take(self, path, *more)
+        return take(self, of)
 
-    monkeypatch.setattr(other_files._Copy, "take", replace_file)
+    monkeypatch.setattr(other_files._Copy, "_take", replace_file)
     assert send(local, pod, "key-2") == {"pipe", "step-1/part"}
     monkeypatch.undo()
     assert send(local, pod, "key-3") == {"step-1/part"}

@@ -111,7 +111,7 @@ class Checkpoints:
             files = [part for part in stamp if not (root / part[0]).is_symlink()]
             if written and any(changed > written[0] for _, _, changed, _ in files):
                 return None
-            contents = {of: self._scratch.describe(root / of) for of, *_ in stamp}
+            contents = {of: self._scratch.read_content(root / of) for of, *_ in stamp}
         except FileNotFoundError:
             return None
         if _stamp(root, root / name) != stamp:

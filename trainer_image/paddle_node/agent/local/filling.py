@@ -35,7 +35,7 @@ class Filling:
         keep = {file for name in kept for file in list_members(root / name)}
         for name in durable.names(root, scratch.glob):
             if name not in kept:
-                remove(root / name, keep)
+                _remove(root / name, keep)
         success = command_line.fill(
             self._pod.command.success_file, remarks.FIRST | {"trainers": f"{self._pod.trainers}"}
         )
@@ -100,7 +100,7 @@ class Filling:
             return False
 
 
-def remove(path: Path, keep: Collection[Path]) -> None:
+def _remove(path: Path, keep: Collection[Path]) -> None:
     """Removes a checkpoint, but not the files that others share with it."""
     for file in list_members(path):
         if file not in keep:

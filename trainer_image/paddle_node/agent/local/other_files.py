@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path, PurePosixPath
 
-from paddle_node.agent.local.scratch import Content, Scratch, below, is_plain, list_members
+from paddle_node.agent.local.scratch import Content, Scratch, below, list_members
 from paddle_node.failure import BadData
 from paddle_node.rendezvous import messages as m
 from paddle_node.rendezvous.saves import REST
@@ -63,7 +63,7 @@ class OtherFiles:
             self._say_refused(copy.refused)
             return {of: at for of, at in contents.items() if at is not None}, not copy.refused
         try:
-            others, growing = copy_two_looks(copy.look, copy.try_to_take, copy.kept, check)
+            others, growing = _copy_two_looks(copy.look, copy.try_to_take, copy.kept, check)
         except _Unreadable as fault:  # No reason to keep a checkpoint from the volume.
             shutil.rmtree(place, ignore_errors=True)
             before, self._unreadable = self._unreadable, str(fault)
@@ -149,7 +149,7 @@ class _Copy:
             with contextlib.suppress(FileNotFoundError):
                 of, state = below(path, root), path.lstat()
                 changed = state.st_ctime_ns > scratch.filled or of not in scratch.brought
-                if (changed or of in self.kept) and is_plain(state):
+                if (changed or of in self.kept) and _is_plain(state):
                     states[of] = state
         # Last: a file that came meanwhile to a checkpoint is one of the checkpoint's.
         at_end = self._asked.key == REST
@@ -162,16 +162,16 @@ class _Copy:
         """Copies a file. Returns its content; None: it is gone, changes too fast, or is refused.
         Raises OSError if that may pass; at the end, also what says that the file has changed.
         """
-        at_end, path = self._asked.key == REST, self._root / of
+        at_end = self._asked.key == REST
         try:
             self._check()
-            content = self.take(path, self._place / of, self._there.get(of, ()))
+            content = self._take(of)
         except (BadData, FileNotFoundError):
             if at_end:
                 raise
             return None
         except OSError as error:
-            if may_pass(error) and (at_end or error.filename != str(path)):
+            if may_pass(error) and (at_end or error.filename != str(self._root / of)):
                 raise
             self.refused[of] = error
             return None
@@ -179,11 +179,11 @@ class _Copy:
             self._taken[of] = content
         return content
 
-    def take(self, path: Path, target: Path, there: Collection[Content]) -> Content | None:
+    def _take(self, of: str) -> Content | None:
         """Copies a file as it is at one moment, unless the volume has it. Returns its content;
-        None: it is gone. Raises BadData if it changes too fast.
+        None: it is gone. Raises BadData if it changes too fast, OSError.
         """
-        scratch = self._scratch
+        scratch, path, there = self._scratch, self._root / of, self._there.get(of, ())
         try:
             if path.is_symlink():
                 content = (0, scratch.describe_link(path))
@@ -193,7 +193,7 @@ class _Copy:
                 content = (size, scratch.checksum(path) if may_be_same else "")
             if content in there:
                 return content
-            return scratch.copy_file(path, target, None, self._check)
+            return scratch.copy_file(path, self._place / of, None, self._check)
         except OSError:
             if os.path.lexists(path):
                 raise
@@ -206,14 +206,14 @@ class _Copy:
                 (self._place / of).unlink(missing_ok=True)
 
 
-def copy_two_looks(
+def _copy_two_looks(
     look: Callable[[], States],
     take: Callable[[str], Content | None],
     kept: Mapping[str, Content],
     wait: Callable[[], object],
 ) -> tuple[dict[str, Content], dict[str, os.stat_result]]:
-    """Takes files by their names; `take` returns None for what is gone, or changes too fast.
-    `kept`: what the volume has of them. `wait` is called while time passes.
+    """Takes files by their names; `take` returns None for what is gone, changes too fast, or is
+    refused. `kept`: what the volume has of them. `wait` is called while time passes.
 
     Returns what the volume has then, and the large files that were not taken.
     """
@@ -254,6 +254,11 @@ def _find_large(states: States, changed: Collection[str]) -> set[str]:
     large = {of for of, state in states.items() if state.st_size > LARGE}
     folders = {PurePosixPath(of).parent for of in large.intersection(changed)}
     return {of for of in large if PurePosixPath(of).parent in folders}
+
+
+def _is_plain(state: os.stat_result) -> bool:
+    """Whether it is a file or a link: no pipe, no socket."""
+    return stat.S_ISREG(state.st_mode) or stat.S_ISLNK(state.st_mode)
 
 
 def _differs(before: os.stat_result | None, now: os.stat_result) -> bool:

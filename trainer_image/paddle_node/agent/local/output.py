@@ -52,15 +52,18 @@ class LocalOutput:
 
     @property
     def moved(self) -> float:
-        """When one of them last copied a block."""
+        """When one of the busy threads last moved on, by time.monotonic()."""
         return self._scratch.moved
 
     def recover(self, pod: PodEnvironment) -> None:
         """Finds what an earlier container of this pod has left. Raises OSError."""
         with self._lock:
             self._scratch.pod = pod
-            if self._scratch.find():
-                self.saves = m.Saves(self._scratch.attempt, True, {})
+            try:
+                self._scratch.find()
+            finally:  # What it found before an error, too.
+                if self._scratch.attempt != self.saves.attempt:
+                    self.saves = m.Saves(self._scratch.attempt, True, {})
         with contextlib.suppress(OSError):  # The next look says so.
             self.look(final=True)
 
@@ -170,6 +173,7 @@ class LocalOutput:
             for of, file in part.files.items():
                 check()
                 scratch.copy_file(snapshot / of, place / of, file, check)
+            check()  # Else the pod may have another rank by now.
             publication.list_part(volume, asked.key, pod.trainer_id, part.files, others)
         except (OSError, BadData):  # Others may need the room.
             if turn == self._turn:

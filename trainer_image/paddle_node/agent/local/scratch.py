@@ -7,7 +7,6 @@ import errno
 import json
 import os
 import shutil
-import stat
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -35,6 +34,7 @@ class Scratch:
         self.glob = resume_glob(pod)
         """The names of checkpoints."""
         self.attempt = 0
+        """0: none is begun or found."""
         self.root: Path | None = None
         """None: the attempt writes to the volume."""
         self.bringing = ""
@@ -46,16 +46,15 @@ class Scratch:
         self.brought: set[str] = set()
         """What it had then."""
         self.moved = time.monotonic()
-        """When somebody last read or wrote a block."""
+        """When somebody last read or wrote a block, or asked whether to go on, by
+        time.monotonic().
+        """
         self._checksums: dict[tuple[int, int, int], str] = {}
 
     # Whose it is.
 
-    def find(self) -> bool:
-        """Finds what an earlier container of this pod has left. Returns whether there is any that
-        is newer. Raises OSError.
-        """
-        before = self.attempt
+    def find(self) -> None:
+        """Finds what an earlier container of this pod has left, if it is newer. Raises OSError."""
         for folder in durable.entries(self.pod.home / "attempts"):
             run, _, number = folder.name.rpartition("-")
             if run != self.pod.run_id or not number.isdigit():
@@ -63,15 +62,18 @@ class Scratch:
             owner = self._read_owner(int(number))
             filled = owner is not None and (Path(folder.path) / OUTPUT).is_dir()
             if owner is not None and filled and int(number) > self.attempt:
-                self.attempt, self.root = int(number), Path(folder.path)
+                self.root, self.bringing = Path(folder.path), owner["bringing"]
                 self.filled, self.brought = owner["filled"], set(owner["brought"])
-                self.bringing = owner["bringing"]
-        return self.attempt > before
+                self.attempt = int(number)
 
     def take_over(self, start: m.Start) -> None:
-        """Makes what an earlier attempt has left this one's; removes all else. Raises OSError."""
+        """Makes the output of `start.earlier` the new attempt's, if this rank filled it and the
+        attempt writes here; removes all else. Raises OSError.
+        """
         earlier, root = self.pod.scratch(start.earlier) / OUTPUT, self.pod.scratch(start.attempt)
-        owner = self._read_owner(start.earlier) if start.local and earlier.is_dir() else None
+        owner = self._read_owner(start.earlier)
+        if not (owner and start.local and earlier.is_dir()):
+            owner = None
         self.filled, self.brought = 0, set()
         if owner is not None:
             self.filled, self.brought = owner["filled"], set(owner["brought"])
@@ -87,7 +89,9 @@ class Scratch:
         self.attempt, self.root = start.attempt, root if start.local else None
 
     def record_owner(self, bringing: str) -> None:
-        """Records that the folder is this rank's."""
+        """Records that the folder is this rank's; `bringing`: what is not whole yet. Raises
+        OSError.
+        """
         assert self.root is not None
         self.bringing = bringing
         owner = {
@@ -125,8 +129,10 @@ class Scratch:
         """Keeps the files of a checkpoint while they are copied."""
         return self.pod.home / "attempts" / "snapshot"
 
-    def describe(self, path: Path) -> Content:
-        """Returns bytes and checksum of a file; for a link, of what it leads to, and where."""
+    def read_content(self, path: Path) -> Content:
+        """Returns bytes and checksum of a file; for a link, of what it leads to, and where. Raises
+        OSError.
+        """
         size = path.stat().st_size if path.is_file() else 0
         return size, self.describe_link(path) if path.is_symlink() else self.checksum(path)
 
@@ -185,7 +191,9 @@ class Scratch:
         return size, checksum
 
     def find_shortage(self, largest: int) -> str:
-        """Says that there is no room for another checkpoint of so many bytes; empty: there is."""
+        """Says that there is no room for another checkpoint of `largest` bytes; empty: there is.
+        Raises OSError.
+        """
         home = self.pod.home
         disk = os.statvfs(home)
         left, limit = disk.f_bavail * disk.f_frsize, "its disk"
@@ -209,14 +217,9 @@ def below(path: Path, folder: Path) -> str:
 
 def list_members(path: Path) -> list[Path]:
     """Returns the files of a checkpoint, and the links in its folder."""
-    if path.is_symlink() or not path.is_dir():
+    if not path.is_dir() or path.is_symlink():
         return members(path)
     return [file for file in durable.walk(path) if file.is_symlink() or file.is_file()]
-
-
-def is_plain(state: os.stat_result) -> bool:
-    """Whether it is a file or a link: no pipe, no socket."""
-    return stat.S_ISREG(state.st_mode) or stat.S_ISLNK(state.st_mode)
 
 
 def _count_blocks(path: Path) -> int:
