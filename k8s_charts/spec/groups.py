@@ -181,7 +181,7 @@ class Ports(Settings):
                 f"ports.control is {self.control}: the parameter server listens on {self.first} "
                 f"to {self.last}, choose another"
             )
-        trainers = range(contract.TRAINER_PORTS_FROM, contract.TRAINER_PORTS_FROM + 100)
+        trainers = contract.TRAINER_PORTS
         for name, port in (("first", self.first), ("first", self.last), ("control", self.control)):
             if port in trainers or (name == "first" and self.first < trainers[0] <= self.last):
                 yield (

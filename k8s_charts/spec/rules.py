@@ -258,9 +258,8 @@ def _name_length(job: JobSettings) -> Iterator[str]:
 
 def _metrics_port(job: JobSettings) -> Iterator[str]:
     if job.scrape is not None:
-        port, trainers = job.ports.metrics, contract.TRAINER_PORTS_FROM
-        taken = (job.ports.control, *job.ports.pserver, *range(trainers, trainers + 100))
-        if port in taken:
+        port = job.ports.metrics
+        if port in (job.ports.control, *job.ports.pserver, *contract.TRAINER_PORTS):
             yield f"ports.metrics is {port}: the job's pods listen there already, choose another"
 
 

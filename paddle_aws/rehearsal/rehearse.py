@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from paddle_node.contract import FIRST_PORT, SOURCES, Variable
+from paddle_node.contract import FIRST_PORT, SOURCES, TRAINER_PORTS, Variable
 from paddle_node.volume.job_folder import JobFolder
 
 from k8s_charts.names import COMPONENT
@@ -373,12 +373,14 @@ class Rehearsal:
 
     def _say_open_ports(self, addresses: AddressBlock) -> None:
         first, last = (port + addresses.port_shift for port in (FIRST_PORT, LAST_PORT))
-        servers = "parameter servers answer all users"
-        what = servers if self.job.way.servers else "store listens on all addresses"
+        what, ports = "store listens on all addresses", f"{first} to {last}"
+        if self.job.way.servers:
+            what = "parameter servers and trainers answer all users"
+            ports += f" or from {TRAINER_PORTS[0]} to {TRAINER_PORTS[-1]}"
         say = self._say_ports or self.screen.remark
         say(
             f"while it trains, Paddle's {what} of this machine without a key, at a port from "
-            f"{first} to {last}: let no stranger reach these"
+            f"{ports}: let no stranger reach these"
         )
 
     def _bring_inputs(self, host: Host) -> None:

@@ -25,7 +25,7 @@ from listeners import Server, ask_as_strangers, is_refused, listeners
 pytestmark = pytest.mark.slow
 PROJECT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-P", "-m", "paddle_aws.operations.main")
-NAMED = re.compile(r"of this machine without a key, at a port from (\d+) to (\d+)")
+NAMED = re.compile(r"of this machine without a key, at a port (.*?):")
 PROGRAM = """
 import time
 import paddle
@@ -61,7 +61,8 @@ def start(folder: Path, *words: str) -> "subprocess.Popen[str]":
 
 
 def check(seen: dict[Server, set[int]], said: str) -> None:
-    named = NAMED.findall(" ".join(said.split()))
+    ports = " ".join(NAMED.findall(" ".join(said.split())))
+    named = re.findall(r"from (\d+) to (\d+)", ports)
     paddles = {port for first, last in named for port in range(int(first), int(last) + 1)}
     for (address, port), statuses in seen.items():
         assert address.startswith("127.") or port in paddles, (address, port, said)

@@ -22,8 +22,8 @@ CONTROL_PORT = 7163
 METRICS_PORT = 7161
 """Where agents serve metrics in jobs that let somebody read them."""
 METRICS_PATH = "/metrics"
-TRAINER_PORTS_FROM = 8500
-"""fleet's trainers listen from this port upwards, with one port for each trainer of the same
+TRAINER_PORTS = range(8500, 8600)
+"""fleet's trainers listen from the first port upwards, with one port for each trainer of the same
 address.
 """
 MOST_PROCESSES = 16
