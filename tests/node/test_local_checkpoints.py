@@ -283,8 +283,9 @@ assert number == 1, number
     pods.start()
     pods.wait_until(lambda: "output/step-1" in published(pods))
     (pods.place / "second").touch()
-    pods.wait_until(lambda: "output/step-2" in published(pods))
     newest = pods.folder.attempts / "newest/output/step-2/part-0"
+    # Its record comes first.
+    pods.wait_until(lambda: "output/step-2" in published(pods) and newest.exists())
     newest.write_bytes(b"x" * newest.stat().st_size)
     pods.kill(0)
     pods.start(0)
