@@ -157,7 +157,8 @@ def test_copies_that_fall_behind_skip_and_deletions_are_followed(command):  # no
     for index in (0, 1):
         pods.wait_for(index, "saved 30")
     pods.wait_until(lambda: "output/step-30" in published(pods))
-    assert len(published(pods)) <= 2, "what the program has deleted is deleted"
+    # What the program has deleted is deleted.
+    pods.wait_until(lambda: len(published(pods)) <= 2)
     pods.kill(1)
     pods.start(1)
     log = pods.end_with(0, 0)
