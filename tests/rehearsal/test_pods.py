@@ -156,7 +156,7 @@ def test_a_container_has_the_user_the_shared_memory_and_the_memory_of_its_manife
     )
 
 
-def test_what_a_link_below_tmp_leads_to_is_there(machine, tmp_path: Path):
+def test_a_pod_finds_what_a_link_leads_to_below_tmp(machine, tmp_path: Path):
     with tempfile.TemporaryDirectory(dir="/tmp") as elsewhere:
         Path(elsewhere, "file").write_text("here")
         (tmp_path / "link").symlink_to(elsewhere)

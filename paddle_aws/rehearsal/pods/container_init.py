@@ -94,7 +94,7 @@ def _enter_namespaces(uid: int, gid: int, size: int, temporary: str) -> None:
             file.write(text)
     mount("none", "/", "none", _RECURSIVE | _PRIVATE, "")
     mount("tmpfs", _SHARED_MEMORY, "tmpfs", 0, f"size={size},mode=1777")
-    # What the rehearsal itself needs stays where it is, also below /tmp, and what links lead to.
+    # What the rehearsal needs stays where it is, also below /tmp, and what its links lead to, too.
     here, paths = os.getcwd(), ":".join(os.environ.values()).split(":")  # noqa: PTH109
     places = [here, temporary, sys.executable, *paths]
     places += [os.path.realpath(place) for place in places]
